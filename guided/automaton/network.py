@@ -1,0 +1,202 @@
+"""The recogniser that every front end builds: a recursive transition network over bytes; knows no vocabulary and no syntax.
+
+A network is a set of *rules*; a rule is a non-deterministic automaton whose edges read one byte out of a set, read nothing, or
+*call* another rule and go on when that rule is through. A regular language needs one rule, a recursive schema or a
+grammar several (Woods, "Transition Network Grammars for Natural Language Analysis", 1970). A configuration of the running
+network is a set of (state, stack of return states) pairs; `LazyDfa` interns configurations and so determinises the network
+on demand.
+
+Rules can be built late: `rule(build)` registers a function that is called once, when a configuration first reaches the rule,
+and that adds the rule's states then. So a large schema costs what the output visits, and a rule may stand for one of
+infinitely many situations (which properties are still missing, how many items were written).
+
+What front ends must keep:
+- **Alive**: from every state some final state of its rule can be reached, calls included. A network without late
+  rules is put in order by `trim`; who builds late may only add edges that can be completed.
+- **No left recursion**: a chain of calls and empty edges must not lead from a rule to itself.
+- **Sealed**: edges are added to a state before the network runs through it: in the same `build` call at the latest.
+- Only bytes of valid UTF-8 are read; byte 0xFF stands for special tokens: the token named `<|x|>` is the byte
+  string `special_token_bytes("<|x|>")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+BYTES, EPSILON, CALL = 0, 1, 2  # kinds of edges
+
+ByteSet = int  # bit b set = byte b is in the set
+
+
+def byte_range(lo: int, hi: int) -> ByteSet:
+    """The set of bytes lo..hi, both included."""
+    return (1 << (hi + 1)) - (1 << lo)
+
+
+def byte_set(values: Iterable[int]) -> ByteSet:
+    """The set of the given bytes."""
+    bits = 0
+    for value in values:
+        bits |= 1 << value
+    return bits
+
+
+def special_token_bytes(name: str) -> bytes:
+    """The byte string that stands for a special token; no text contains byte 0xFF."""
+    return b"\xff" + name.encode() + b"\xff"
+
+
+class Network:
+    """A network under construction and, through late rules, while it runs.
+
+    Flat lists, appended to and never changed behind `sealed` states, so that they can be mirrored into arrays piece by piece:
+        first_edge[state], next_edge[edge]   singly linked list of the edges of a state, -1 ends it
+        kind[edge], label[edge], target[edge]   label: id of a byte set (BYTES), of a rule (CALL), 0 (EPSILON)
+        final[state]                         the rule of this state may end here
+        rule_start[rule]                     start state, -1 while the rule is not built
+        byte_sets[id]                        the interned byte sets
+    """
+
+    def __init__(self) -> None:
+        self.first_edge: list[int] = []
+        self.final: list[bool] = []
+        self.next_edge: list[int] = []
+        self.kind: list[int] = []
+        self.label: list[int] = []
+        self.target: list[int] = []
+        self.rule_start: list[int] = []
+        self.byte_sets: list[ByteSet] = []
+        self._byte_set_ids: dict[ByteSet, int] = {}
+        self._builders: dict[int, Callable[[], int]] = {}
+        self.root = -1  # the rule that the whole output matches
+
+    # --- states and edges -------------------------------------------------------------------------------------------
+
+    def state(self, final: bool = False) -> int:
+        """A new state."""
+        self.first_edge.append(-1)
+        self.final.append(final)
+        return len(self.final) - 1
+
+    def edge(self, source: int, symbols: ByteSet, target: int) -> None:
+        """From source to target over any byte of the set (not empty)."""
+        assert symbols, "an edge over no byte is dead"
+        self._edge(source, BYTES, self._byte_set_id(symbols), target)
+
+    def epsilon(self, source: int, target: int) -> None:
+        """From source to target, reading nothing."""
+        self._edge(source, EPSILON, 0, target)
+
+    def call(self, source: int, rule: int, target: int) -> None:
+        """From source through the whole of `rule` to target. A target that is final and has no edges costs no stack."""
+        self._edge(source, CALL, rule, target)
+
+    def literal(self, source: int, data: bytes, target: int) -> None:
+        """From source to target over exactly `data`."""
+        if not data:
+            self.epsilon(source, target)
+            return
+        for byte in data[:-1]:
+            following = self.state()
+            self.edge(source, 1 << byte, following)
+            source = following
+        self.edge(source, 1 << data[-1], target)
+
+    def _edge(self, source: int, kind: int, label: int, target: int) -> None:
+        self.next_edge.append(self.first_edge[source])
+        self.first_edge[source] = len(self.kind)
+        self.kind.append(kind)
+        self.label.append(label)
+        self.target.append(target)
+
+    def _byte_set_id(self, symbols: ByteSet) -> int:
+        known = self._byte_set_ids.get(symbols)
+        if known is None:
+            known = self._byte_set_ids[symbols] = len(self.byte_sets)
+            self.byte_sets.append(symbols)
+        return known
+
+    # --- rules ------------------------------------------------------------------------------------------------------
+
+    def rule(self, build: Callable[[], int] | None = None) -> int:
+        """A new rule; `build` adds its states when it is first reached and returns the start state."""
+        self.rule_start.append(-1)
+        rule = len(self.rule_start) - 1
+        if build is not None:
+            self._builders[rule] = build
+        return rule
+
+    def define(self, rule: int, start: int) -> None:
+        """Gives a rule its start state."""
+        assert self.rule_start[rule] == -1, "a rule is defined once"
+        self.rule_start[rule] = start
+
+    def build(self, rule: int) -> int:
+        """The start state of a rule, built now if it has not been."""
+        if self.rule_start[rule] == -1:
+            start = self._builders.pop(rule)()
+            if self.rule_start[rule] == -1:  # the builder may have defined it itself
+                self.rule_start[rule] = start
+        return self.rule_start[rule]
+
+    @property
+    def is_complete(self) -> bool:
+        """Every rule is built."""
+        return not self._builders
+
+    def edges_of(self, state: int) -> list[tuple[int, int, int]]:
+        """(kind, label, target) of each edge of a state, newest first."""
+        found, edge = [], self.first_edge[state]
+        while edge >= 0:
+            found.append((self.kind[edge], self.label[edge], self.target[edge]))
+            edge = self.next_edge[edge]
+        return found
+
+    # --- liveness ---------------------------------------------------------------------------------------------------
+
+    def trim(self) -> bool:
+        """Drops every edge that cannot be part of a complete string; False if the root matches no string at all.
+
+        Only for networks without late rules. The least fixed point of "can reach a final state of its rule", by a
+        worklist over reversed edges; a call edge counts once the called rule's start state does.
+        """
+        assert self.is_complete
+        waiting = self._users_of_states()
+        productive = np.zeros(len(self.final), dtype=bool)
+        worklist = [state for state, final in enumerate(self.final) if final]
+        productive[worklist] = True
+        while worklist:
+            for source, kind, label, target in waiting.get(worklist.pop(), ()):
+                started = kind != CALL or productive[self.rule_start[label]]
+                if not productive[source] and started and productive[target]:
+                    productive[source] = True
+                    worklist.append(source)
+        for state in range(len(self.final)):
+            self._drop_dead_edges(state, productive)
+        return bool(productive[self.rule_start[self.root]])
+
+    def _users_of_states(self) -> dict[int, list[tuple[int, int, int, int]]]:
+        """state -> the edges (source, kind, label, target) that become useful when the state becomes productive."""
+        users: dict[int, list[tuple[int, int, int, int]]] = {}
+        for state in range(len(self.final)):
+            for kind, label, target in self.edges_of(state):
+                edge = (state, kind, label, target)
+                users.setdefault(target, []).append(edge)
+                if kind == CALL:
+                    users.setdefault(self.rule_start[label], []).append(edge)
+        return users
+
+    def _drop_dead_edges(self, state: int, productive: np.ndarray) -> None:
+        previous, edge = -1, self.first_edge[state]
+        while edge >= 0:
+            following = self.next_edge[edge]
+            called = self.kind[edge] != CALL or productive[self.rule_start[self.label[edge]]]
+            if productive[self.target[edge]] and called:
+                previous = edge
+            elif previous < 0:
+                self.first_edge[state] = following
+            else:
+                self.next_edge[previous] = following
+            edge = following

@@ -1,0 +1,58 @@
+"""The slow, obvious way to run a network: sets of (state, stack) tuples. Tests compare every fast path with it."""
+
+from __future__ import annotations
+
+from guided.automaton.network import BYTES, CALL, EPSILON, Network
+
+Stack = tuple[int, ...]  # return states, the innermost last
+Config = frozenset[tuple[int, Stack]]
+
+
+class ReferenceMachine:
+    """start, step and accepts of the design, straight from the definition."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    def start(self) -> Config:
+        return self._closure({(self.network.build(self.network.root), ())})
+
+    def step(self, config: Config, byte: int) -> Config:
+        """The configuration after one more byte; empty when the byte is not allowed."""
+        moved = set()
+        for state, stack in config:
+            for kind, label, target in self.network.edges_of(state):
+                if kind == BYTES and self.network.byte_sets[label] >> byte & 1:
+                    moved.add((target, stack))
+        return self._closure(moved)
+
+    def accepts(self, config: Config) -> bool:
+        return any(self.network.final[state] and not stack for state, stack in config)
+
+    def matches(self, data: bytes) -> bool:
+        """Is the whole of `data` in the language?"""
+        config = self.start()
+        for byte in data:
+            config = self.step(config, byte)
+        return self.accepts(config)
+
+    def _closure(self, items: set[tuple[int, Stack]]) -> Config:
+        """Everything that is reached without reading: empty edges, calls, returns."""
+        reached, worklist = set(items), list(items)
+        while worklist:
+            for item in self._unread_moves(*worklist.pop()):
+                if item not in reached:
+                    reached.add(item)
+                    worklist.append(item)
+        return frozenset(reached)
+
+    def _unread_moves(self, state: int, stack: Stack):
+        if self.network.final[state] and stack:
+            yield stack[-1], stack[:-1]
+        for kind, label, target in self.network.edges_of(state):
+            if kind == EPSILON:
+                yield target, stack
+            elif kind == CALL:
+                start = self.network.build(label)
+                bare = self.network.final[target] and not self.network.edges_of(target)
+                yield start, stack if bare else (*stack, target)

@@ -1,0 +1,162 @@
+"""What the caller asked for, as one frozen value: kind, canonical text, digest. Standard library only; compiles nothing.
+
+The canonical text is JSON: the same constraint written in two ways (object or JSON text, spaces, an option given at its
+default) has one text and so one digest, which is the name of its index in every cache. Order of properties is kept: it
+is the order of generation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from guided.errors import InvalidConstraint
+
+FORMAT_VERSION = 1  # of the canonical text and of everything that is compiled from it
+
+Kind = Literal["json", "regex", "choice", "grammar"]
+WHITESPACE = ("json_dumps", "compact", "any")
+ADDITIONAL_PROPERTIES = ("declared", "allow")
+PROPERTY_ORDER = ("schema", "any")
+GRAMMAR_SYNTAX = ("lark", "gbnf")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """One constraint; build it with `json_schema`, `regex`, `choice` or `grammar`.
+
+    Attributes:
+        kind: "json" | "regex" | "choice" | "grammar".
+        canonical_text: JSON text of {"kind", "value", "options"}; `Constraint.from_canonical` reads it back.
+    """
+
+    kind: Kind
+    canonical_text: str
+
+    @classmethod
+    def json_schema(
+        cls,
+        schema: Any,
+        *,
+        whitespace: str = "json_dumps",
+        whitespace_pattern: str | None = None,
+        additional_properties: str = "declared",
+        property_order: str = "schema",
+    ) -> Constraint:
+        """A JSON Schema: dict, bool, JSON text, or a pydantic model class.
+
+        Args:
+            whitespace: "json_dumps" (compact or indented as `json.dumps` writes, bounded), "compact", "any" (bounded).
+            whitespace_pattern: a regex for the whitespace between tokens of the document, instead of `whitespace`.
+            additional_properties: "declared": objects that list `properties` get only these where the schema is silent;
+                "allow": the letter of the standard.
+            property_order: "schema" or "any".
+
+        Raises:
+            InvalidConstraint: not JSON, not an object or boolean, or an option that does not exist.
+        """
+        options = {
+            "whitespace": _one_of("whitespace", whitespace, WHITESPACE),
+            "additional_properties": _one_of("additional_properties", additional_properties, ADDITIONAL_PROPERTIES),
+            "property_order": _one_of("property_order", property_order, PROPERTY_ORDER),
+        }
+        if whitespace_pattern is not None:
+            options["whitespace_pattern"] = _text("whitespace_pattern", whitespace_pattern)
+        return cls._make("json", _schema_value(schema), options)
+
+    @classmethod
+    def regex(cls, pattern: str) -> Constraint:
+        """A Python regular expression; the whole output matches it, as in `re.fullmatch`."""
+        return cls._make("regex", _text("regex", pattern))
+
+    @classmethod
+    def choice(cls, choices: Iterable[str]) -> Constraint:
+        """One of the given strings.
+
+        Raises:
+            InvalidConstraint: the list is empty, or an element is not a string.
+        """
+        if isinstance(choices, str) or not isinstance(choices, Iterable):
+            raise InvalidConstraint(f"choices must be a list of strings, not {type(choices).__name__}")
+        values = list(choices)
+        if not values:
+            raise InvalidConstraint("the list of choices is empty")
+        for position, value in enumerate(values):
+            _text("a choice", value, pointer=f"/{position}")
+        return cls._make("choice", list(dict.fromkeys(values)))
+
+    @classmethod
+    def grammar(cls, text: str, *, syntax: str | None = None) -> Constraint:
+        """A context-free grammar in Lark or GBNF syntax; without `syntax` the form of the file decides."""
+        options = {} if syntax is None else {"syntax": _one_of("grammar_syntax", syntax, GRAMMAR_SYNTAX)}
+        return cls._make("grammar", _text("grammar", text), options)
+
+    @classmethod
+    def from_canonical(cls, text: str) -> Constraint:
+        """The constraint whose `canonical_text` is `text`."""
+        return cls(json.loads(text)["kind"], text)
+
+    @classmethod
+    def _make(cls, kind: Kind, value: Any, options: dict[str, str] | None = None) -> Constraint:
+        try:
+            text = json.dumps(
+                {"kind": kind, "value": value, "options": options or {}}, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+            )
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidConstraint(f"the constraint cannot be written as JSON: {error}") from error
+        return cls(kind, text)
+
+    @cached_property
+    def parsed(self) -> dict[str, Any]:
+        """{"kind", "value", "options"}; not to be changed."""
+        return json.loads(self.canonical_text)
+
+    @property
+    def value(self) -> Any:
+        """The schema, pattern, list of choices or grammar text."""
+        return self.parsed["value"]
+
+    @property
+    def options(self) -> dict[str, str]:
+        return self.parsed["options"]
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex SHA-256 of format version and canonical text: equal across processes and machines."""
+        return hashlib.sha256(f"{FORMAT_VERSION}\0{self.canonical_text}".encode()).hexdigest()
+
+
+def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise InvalidConstraint(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+    return value
+
+
+def _text(name: str, value: Any, pointer: str | None = None) -> str:
+    if not isinstance(value, str):
+        raise InvalidConstraint(f"{name} must be a string, not {type(value).__name__}", pointer=pointer)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidConstraint(f"{name} contains a lone surrogate", column=error.start, pointer=pointer) from error
+    return value
+
+
+def _schema_value(schema: Any) -> Any:
+    """The schema as JSON values, from a dict, a bool, JSON text or a pydantic model class."""
+    if hasattr(schema, "model_json_schema"):
+        return schema.model_json_schema()
+    if isinstance(schema, (str, bytes)):
+        try:
+            schema = json.loads(schema)
+        except RecursionError as error:
+            raise InvalidConstraint("the schema is nested too deeply") from error
+        except ValueError as error:
+            raise InvalidConstraint(f"the schema is not JSON: {error}") from error
+    if not isinstance(schema, (dict, bool)):
+        raise InvalidConstraint(f"a JSON Schema is an object or a boolean, not {type(schema).__name__}", pointer="")
+    return schema

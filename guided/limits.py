@@ -1,0 +1,54 @@
+"""Budgets of one compilation: bytes, states, seconds, memory. Knows nothing of what is compiled."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from guided.errors import LimitExceeded
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one constraint may cost.
+
+    Attributes:
+        constraint_bytes: size of the canonical text, UTF-8.
+        states: states of the automaton (of any stage: NFA, DFA, product, interned configurations).
+        seconds: wall time of the compilation.
+        memory_bytes: memory of the index: transitions and mask rows.
+        nesting: depth of groups, schemas or rules in the source text.
+    """
+
+    constraint_bytes: int = 2 << 20
+    states: int = 250_000
+    seconds: float = 10.0
+    memory_bytes: int = 512 << 20
+    nesting: int = 1_000
+
+
+@dataclass(slots=True)
+class Budget:
+    """`Limits` with a running clock; every stage calls `check` where it may take long."""
+
+    limits: Limits = field(default_factory=Limits)
+    deadline: float = 0.0  # time.monotonic() seconds
+
+    def __post_init__(self) -> None:
+        self.deadline = time.monotonic() + self.limits.seconds
+
+    def check(self, stage: str, *, states: int = 0, memory_bytes: int = 0, depth: int = 0) -> None:
+        """Raises LimitExceeded, naming the limit and the stage, if any of the given amounts is beyond the limits."""
+        limits = self.limits
+        if states > limits.states:
+            self._refuse("states", f"{states:,} states", f"{limits.states:,}", stage)
+        if memory_bytes > limits.memory_bytes:
+            self._refuse("memory_bytes", f"{memory_bytes >> 20} MiB", f"{limits.memory_bytes >> 20} MiB", stage)
+        if depth > limits.nesting:
+            self._refuse("nesting", f"nesting depth {depth}", str(limits.nesting), stage)
+        if time.monotonic() > self.deadline:
+            self._refuse("seconds", "compilation time", f"{limits.seconds:g} s", stage)
+
+    @staticmethod
+    def _refuse(limit: str, reached: str, allowed: str, stage: str) -> None:
+        raise LimitExceeded(f"the constraint is too complex: {reached} in {stage}, limit {limit} = {allowed}", limit=limit)
