@@ -1,0 +1,117 @@
+"""A finished vocabulary's arrays in, one memory-mapped file out, and back; knows no tokenizer.
+
+Layout: magic, header length, header (JSON: meta data and, for each array, dtype, length and place), then the arrays, each
+aligned to 64 bytes, little-endian. The header holds a checksum of all that follows it and the file name one of the source.
+A file that is missing, cut short, altered or of another version is as good as none: the caller builds the vocabulary anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import mmap
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FORMAT_VERSION = 1  # raise it whenever the arrays of the same tokenizer files would come out differently
+MAGIC = b"GUIDEDVOC\x00"
+ALIGNMENT = 64
+LENGTH_BYTES = 8
+
+logger = logging.getLogger(__name__)
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def cache_folder(cache_dir: str | os.PathLike[str] | None) -> Path:
+    """Where vocabularies are kept: the given folder, else `$GUIDED_CACHE_DIR/vocabularies`, else `~/.cache/guided/vocabularies`."""
+    if cache_dir is not None:
+        return Path(cache_dir).expanduser()
+    root = os.environ.get("GUIDED_CACHE_DIR")
+    return (Path(root).expanduser() if root else Path.home() / ".cache" / "guided") / "vocabularies"
+
+
+def cache_path(folder: Path, fingerprint: str, padded_size: int | None) -> Path:
+    """The file of a source (its `fingerprint`) padded to `padded_size`."""
+    key = hashlib.sha256(f"{FORMAT_VERSION}\0{fingerprint}\0{padded_size}".encode()).hexdigest()
+    return folder / f"{key[:40]}.vocabulary"
+
+
+def save(path: Path, meta: Mapping[str, Any], arrays: Arrays) -> None:
+    """Write the file whole or not at all. A folder that can't be written costs time, not correctness: it is only logged."""
+    body = bytearray()
+    places = []
+    for name, array in arrays.items():
+        body.extend(bytes(-len(body) % ALIGNMENT))
+        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        places.append({"name": name, "dtype": little.dtype.str, "length": len(little), "at": len(body)})
+        body.extend(little.tobytes())
+    about = {"version": FORMAT_VERSION, "checksum": checksum(body), "meta": meta, "arrays": places}
+    header = json.dumps(about).encode()
+    header += b" " * (-(len(MAGIC) + LENGTH_BYTES + len(header)) % ALIGNMENT)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(MAGIC + len(header).to_bytes(LENGTH_BYTES, "little") + header)
+                file.write(body)
+            os.replace(scratch, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(scratch)
+            raise
+    except OSError as error:
+        logger.warning("vocabulary cache %s can't be written (%s); the next start takes longer", path, error)
+
+
+def load(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
+    """Meta data and arrays of a file, None where it can't be used. The arrays are private copies-on-write of the file.
+
+    Copy-on-write, not read-only: Numba takes read-only arrays for another type and would compile every kernel twice.
+    """
+    try:
+        with open(path, "rb") as file:
+            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:  # ValueError: an empty file can't be mapped
+        logger.warning("vocabulary cache %s can't be read (%s); building it anew", path, error)
+        return None
+    try:
+        return parse(view)
+    except (ValueError, KeyError, TypeError) as error:
+        logger.warning("vocabulary cache %s is damaged (%s); building it anew", path, error)
+        return None
+
+
+def parse(view: memoryview) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Take a file apart. Raises ValueError, KeyError or TypeError where it isn't what `save` wrote."""
+    start = len(MAGIC) + LENGTH_BYTES
+    if view[: len(MAGIC)] != MAGIC:
+        raise ValueError("not a vocabulary file")
+    body_at = start + int.from_bytes(view[len(MAGIC) : start], "little")
+    header = json.loads(bytes(view[start:body_at]))
+    if header["version"] != FORMAT_VERSION:
+        raise ValueError(f"format version {header['version']}, not {FORMAT_VERSION}")
+    body = view[body_at:]
+    if checksum(body) != header["checksum"]:
+        raise ValueError("wrong checksum")
+    arrays = {
+        place["name"]: np.frombuffer(body, dtype=place["dtype"], count=place["length"], offset=place["at"])
+        for place in header["arrays"]
+    }
+    return header["meta"], arrays
+
+
+def checksum(body: bytearray | memoryview) -> str:
+    """128-bit digest of the arrays; the header is covered by being parsed and by naming the arrays' places."""
+    return hashlib.blake2b(body, digest_size=16).hexdigest()
