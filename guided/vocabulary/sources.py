@@ -23,7 +23,14 @@ from guided.vocabulary.tokenizer_json import read_tokenizer_json
 from guided.vocabulary.tokenizer_objects import object_eos_id, read_object, serialised_engine, wrapper_config
 
 # Tokenizer files of a model folder, best first; vLLM prefers Mistral's own where the weights are in Mistral's format.
-TOKENIZER_FILES = ("tokenizer.json", "tekken.json", "tokenizer.model.v*", "tokenizer.model", "tiktoken.model", "*.tiktoken")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tekken.json",
+    "tokenizer.model.v*",
+    "tokenizer.model",
+    "tiktoken.model",
+    "*.tiktoken",
+)
 MISTRAL_FILES = ("tekken.json", "tokenizer.model.v*")
 MISTRAL_WEIGHTS = "consolidated*.safetensors"
 TOKENIZER_CONFIG, GENERATION_CONFIG, MODEL_CONFIG = "tokenizer_config.json", "generation_config.json", "config.json"
@@ -133,7 +140,9 @@ def hub_folder(name: str) -> Path:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
     except ImportError as error:
-        raise VocabularyError(f"{name!r} is neither a file nor a folder, and huggingface_hub isn't installed") from error
+        raise VocabularyError(
+            f"{name!r} is neither a file nor a folder, and huggingface_hub isn't installed"
+        ) from error
     wanted = [*TOKENIZER_FILES, *CONFIG_FILES, "vocab.json", "merges.txt", "special_tokens_map.json"]
     try:
         try:
@@ -144,7 +153,9 @@ def hub_folder(name: str) -> Path:
             pass
         return Path(snapshot_download(name, allow_patterns=wanted))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise VocabularyError(f"{name!r} is neither a file nor a folder, and the hub doesn't give it: {error}") from error
+        raise VocabularyError(
+            f"{name!r} is neither a file nor a folder, and the hub doesn't give it: {error}"
+        ) from error
 
 
 def _stop_ids_of(name_or_path: Any) -> frozenset[int]:
@@ -175,7 +186,9 @@ def _auto_tokenizer(folder: Path) -> Any:
 
         return AutoTokenizer.from_pretrained(str(folder))
     except (ImportError, OSError, ValueError, KeyError) as error:
-        raise VocabularyError(f"{folder} holds no tokenizer that we know ({', '.join(TOKENIZER_FILES)}): {error}") from error
+        raise VocabularyError(
+            f"{folder} holds no tokenizer that we know ({', '.join(TOKENIZER_FILES)}): {error}"
+        ) from error
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -21,9 +21,10 @@ from guided.vocabulary.token_table import (
 
 # What ids 0..19 are where a tekken.json lists no special tokens (versions up to v7; mistral_common has the same list).
 UNLISTED_TEKKEN_SPECIALS = (
-    "<unk> <s> </s> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] [/TOOL_RESULTS] [TOOL_CALLS] [IMG] <pad> "
-    "[IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_CONTENT]"
-).split()
+    *("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
+    *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]"),
+    *("[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"),
+)
 
 
 def is_tiktoken(content: bytes) -> bool:
@@ -46,7 +47,9 @@ def read_tekken(document: Mapping[str, Any]) -> TokenTable:
         ]
         special = {token["rank"]: token["token_str"] for token in listed}
         ranks = {
-            base64.b64decode(token["token_bytes"]): token["rank"] for token in document["vocab"] if token["rank"] < num_text
+            base64.b64decode(token["token_bytes"]): token["rank"]
+            for token in document["vocab"]
+            if token["rank"] < num_text
         }
     except (KeyError, TypeError, binascii.Error) as error:
         raise VocabularyError(f"not a tekken.json: {error!r}") from error

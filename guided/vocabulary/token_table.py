@@ -68,7 +68,9 @@ def with_config(added: AddedTokens, config: Mapping[str, Any], known: Mapping[st
         known: content -> id of the model's own pieces.
         next_id: the first id that nothing uses yet.
     """
-    overlay = added_from_records((int(key), record) for key, record in (config.get("added_tokens_decoder") or {}).items())
+    overlay = added_from_records(
+        (int(key), record) for key, record in (config.get("added_tokens_decoder") or {}).items()
+    )
     special = {**added.special, **overlay.special}
     text = {**overlay.text, **added.text}
     ids = {**known, **{content: token_id for token_id, content in (text | special).items()}}
@@ -84,9 +86,7 @@ def with_config(added: AddedTokens, config: Mapping[str, Any], known: Mapping[st
 
 def named_special_tokens(config: Mapping[str, Any]) -> list[str]:
     """Contents of the tokens that `tokenizer_config.json` gives a role, each once, in order."""
-    values: list[Any] = [
-        config.get(f"{role}_token") for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-    ]
+    values: list[Any] = [config.get(f"{role}_token") for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
     for key in ("additional_special_tokens", "extra_special_tokens"):
         group = config.get(key) or []
         values.extend(group.values() if isinstance(group, Mapping) else group)
@@ -101,7 +101,12 @@ def token_content(value: Any) -> str | None:
 
 
 def table_from_texts(
-    model_pieces: Sequence[bytes], added: AddedTokens, added_bytes: Mapping[int, bytes], eos_ids: Iterable[int], *, strips: bool
+    model_pieces: Sequence[bytes],
+    added: AddedTokens,
+    added_bytes: Mapping[int, bytes],
+    eos_ids: Iterable[int],
+    *,
+    strips: bool,
 ) -> TokenTable:
     """Lay added tokens over the model's pieces; special ones, and stop tokens, have no bytes."""
     size = max(len(model_pieces), added.highest_id() + 1)

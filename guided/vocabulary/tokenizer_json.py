@@ -14,7 +14,6 @@ from guided.vocabulary.errors import VocabularyError
 from guided.vocabulary.piece_decoder import piece_decoder
 from guided.vocabulary.token_table import (
     MAX_TOKEN_ID,
-    AddedTokens,
     TokenTable,
     added_from_records,
     table_from_texts,

@@ -64,10 +64,10 @@ def save(path: Path, meta: Mapping[str, Any], arrays: Arrays) -> None:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(MAGIC + len(header).to_bytes(LENGTH_BYTES, "little") + header)
                 file.write(body)
-            os.replace(scratch, path)
+            Path(scratch).replace(path)
         except OSError:
             with contextlib.suppress(OSError):
-                os.unlink(scratch)
+                Path(scratch).unlink()
             raise
     except OSError as error:
         logger.warning("vocabulary cache %s can't be written (%s); the next start takes longer", path, error)
@@ -79,7 +79,7 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | Non
     Copy-on-write, not read-only: Numba takes read-only arrays for another type and would compile every kernel twice.
     """
     try:
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     except FileNotFoundError:
         return None
