@@ -1,0 +1,178 @@
+"""Sets of Unicode scalar values as sorted ranges: built from characters and ranges, combined by the set algebra; knows no encoding.
+
+A set is kept as its *boundaries*: the code points at which membership flips, in ascending order. `[a-cx]` is
+(97, 100, 120, 121). Every operation of the algebra is then one merge of two sorted sequences. Surrogates
+(U+D800..U+DFFF) are no characters: no set contains them and the complement leaves them out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+_SURROGATES = (0xD800, 0xE000)
+_EVERYTHING = (0, *_SURROGATES, 0x110000)
+
+# Truth tables of the operations, indexed by (in left) + 2 * (in right).
+_OR, _AND, _MINUS = (False, True, True, True), (False, False, False, True), (False, True, False, False)
+
+
+class CharSet:
+    """A frozen, hashable set of code points.
+
+    Attributes:
+        bounds: even-length tuple of ascending code points; members are bounds[0] <= c < bounds[1], bounds[2] <= c < ...
+    """
+
+    __slots__ = ("_hash", "bounds")
+
+    def __init__(self, bounds: tuple[int, ...] = ()) -> None:
+        self.bounds = bounds
+        self._hash = hash(bounds)
+
+    # --- construction -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def of(*members: str | int) -> CharSet:
+        """The set of the given characters: strings (each character of them) or code points."""
+        points = {ord(c) for m in members if isinstance(m, str) for c in m} | {m for m in members if isinstance(m, int)}
+        return CharSet.from_ranges((point, point) for point in points)
+
+    @staticmethod
+    def range(lo: str | int, hi: str | int) -> CharSet:
+        """The code points lo..hi, both included; empty if lo > hi."""
+        return CharSet.from_ranges([(_point(lo), _point(hi))])
+
+    @staticmethod
+    def from_ranges(ranges: Iterable[tuple[int, int]]) -> CharSet:
+        """The union of inclusive ranges in any order; surrogates are left out."""
+        bounds: list[int] = []
+        crosses = False
+        for lo, hi in sorted(ranges):
+            if lo > hi:
+                continue
+            crosses |= lo < _SURROGATES[1] and hi >= _SURROGATES[0]
+            if bounds and lo <= bounds[-1]:
+                bounds[-1] = max(bounds[-1], hi + 1)
+            else:
+                bounds += (lo, hi + 1)
+        built = CharSet(tuple(bounds))
+        return built & ANY if crosses else built
+
+    @staticmethod
+    def any() -> CharSet:
+        """Every Unicode scalar value."""
+        return ANY
+
+    @staticmethod
+    def none() -> CharSet:
+        """The empty set."""
+        return NONE
+
+    # --- algebra ----------------------------------------------------------------------------------------------------
+
+    def __or__(self, other: CharSet) -> CharSet:
+        return CharSet(_merge(self.bounds, other.bounds, _OR))
+
+    def __and__(self, other: CharSet) -> CharSet:
+        return CharSet(_merge(self.bounds, other.bounds, _AND))
+
+    def __sub__(self, other: CharSet) -> CharSet:
+        return CharSet(_merge(self.bounds, other.bounds, _MINUS))
+
+    def __invert__(self) -> CharSet:
+        return CharSet(_merge(_EVERYTHING, self.bounds, _MINUS))
+
+    def __le__(self, other: CharSet) -> bool:
+        """Is this a subset of the other?"""
+        return not self - other
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """Disjoint, non-adjacent inclusive (lo, hi) in ascending order."""
+        return tuple((lo, hi - 1) for lo, hi in zip(self.bounds[::2], self.bounds[1::2], strict=True))
+
+    def __contains__(self, character: str | int) -> bool:
+        return bool(bisect_right(self.bounds, _point(character)) & 1)
+
+    def __iter__(self) -> Iterator[int]:
+        """The code points in ascending order."""
+        for lo, hi in self.ranges:
+            yield from range(lo, hi + 1)
+
+    def __bool__(self) -> bool:
+        return bool(self.bounds)
+
+    def __len__(self) -> int:
+        return sum(self.bounds[1::2]) - sum(self.bounds[::2])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CharSet) and self.bounds == other.bounds
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{lo:#x}" if lo == hi else f"{lo:#x}-{hi:#x}" for lo, hi in self.ranges[:8])
+        return f"CharSet({shown}{', ...' if len(self.bounds) > 16 else ''})"
+
+
+def _point(character: str | int) -> int:
+    return ord(character) if isinstance(character, str) else character
+
+
+def _merge(left: tuple[int, ...], right: tuple[int, ...], keep: tuple[bool, ...]) -> tuple[int, ...]:
+    """The boundaries of the set whose membership is `keep[in left + 2 * in right]`; keep[0] must be False."""
+    bounds: list[int] = []
+    i = j = 0
+    inside = False
+    while i < len(left) or j < len(right):
+        if j == len(right) or (i < len(left) and left[i] < right[j]):
+            point = left[i]
+            i += 1
+        elif i == len(left) or right[j] < left[i]:
+            point = right[j]
+            j += 1
+        else:
+            point = left[i]
+            i += 1
+            j += 1
+        if keep[(i & 1) + 2 * (j & 1)] != inside:
+            inside = not inside
+            bounds.append(point)
+    return tuple(bounds)
+
+
+ANY = CharSet(_EVERYTHING)
+NONE = CharSet()
+ASCII = CharSet((0, 0x80))
+
+
+def partition(sets: Iterable[CharSet]) -> tuple[list[CharSet], np.ndarray]:
+    """The coarsest partition of all characters in which every given set is a union of blocks ("minterms").
+
+    Returns:
+        (blocks, members): disjoint sets that cover every scalar value, and bool[num_sets, num_blocks]: the
+        block is part of the set. Cf. D'Antoni and Veanes, "Minimization of Symbolic Automata", 2014.
+    """
+    sets = list(sets)
+    starts = np.unique(np.fromiter((b for s in (ANY, *sets) for b in s.bounds), dtype=np.int64))[:-1]
+    ends = np.append(starts[1:], 0x110000)
+    scalar = (starts < _SURROGATES[0]) | (starts >= _SURROGATES[1])
+    starts, ends = starts[scalar], ends[scalar]
+    inside = np.zeros((len(sets), len(starts)), dtype=bool)  # set, segment between two boundaries -> is part
+    for row, members in enumerate(sets):
+        inside[row] = np.searchsorted(np.asarray(members.bounds, dtype=np.int64), starts, side="right") & 1
+    signature, block_of = np.unique(np.packbits(inside, axis=0), axis=1, return_inverse=True)
+    block_of = block_of.reshape(-1)
+    ranges: list[list[tuple[int, int]]] = [[] for _ in range(signature.shape[1] if len(sets) else 1)]
+    for lo, hi, block in zip(
+        starts.tolist(), ends.tolist(), block_of.tolist() if len(sets) else [0] * len(starts), strict=True
+    ):
+        ranges[block].append((lo, hi - 1))
+    first = np.unique(block_of, return_index=True)[1] if len(sets) else np.zeros(1, dtype=np.int64)
+    return [CharSet.from_ranges(block) for block in ranges], inside[:, first]

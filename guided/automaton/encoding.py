@@ -1,0 +1,289 @@
+"""How a character is written as bytes: as UTF-8, or inside a JSON string; sets of characters and automata become parts of a network.
+
+A set of code points of one encoded length is a set of fixed-length digit strings: lead and continuation digits of 6
+bits in UTF-8, hex digits of 4 bits in `\\uXXXX`. Splitting its ranges digit by digit (Thompson's construction for
+UTF-8, as in Cox, "Regular Expression Matching in the Wild", 2010) and sharing equal remainders gives the minimal
+deterministic automaton of the encoded set.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from guided.automaton.char_dfa import CharDfa
+from guided.automaton.char_nfa import CharNfa
+from guided.automaton.charset import ASCII, CharSet
+from guided.automaton.network import ByteSet, Network, byte_range, byte_set
+
+Ranges = tuple[tuple[int, int], ...]
+Digits = Sequence[tuple[int, list[ByteSet]]]  # per position: (bits below it, digit -> the bytes that write it)
+
+
+class Encoder(Protocol):
+    """How one code point of a set is written; adds to the network that it was made for."""
+
+    network: Network
+
+    def char(self, source: int, characters: CharSet, target: int) -> None:
+        """From source to target over exactly one character of the set."""
+
+    def text(self, source: int, text: str, target: int) -> None:
+        """From source to target over exactly this text."""
+
+
+class _RuleEncoder(ABC):
+    """Byte edges for the ASCII part of a set, one shared rule per distinct rest."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._plans: dict[CharSet, tuple[ByteSet, int]] = {}  # set -> (single bytes, rule for the rest or -1)
+
+    def char(self, source: int, characters: CharSet, target: int) -> None:
+        """From source to target over exactly one character of the set; an empty set adds nothing."""
+        plan = self._plans.get(characters)
+        if plan is None:
+            plan = self._plans[characters] = self._plan(characters)
+        single, rule = plan
+        if single:
+            self.network.edge(source, single, target)
+        if rule >= 0:
+            self.network.call(source, rule, target)
+
+    def text(self, source: int, text: str, target: int) -> None:
+        """From source to target over exactly this text; lone surrogates are an error of ours."""
+        for character in text[:-1]:
+            following = self.network.state()
+            self.char(source, CharSet.of(character), following)
+            source = following
+        if text:
+            self.char(source, CharSet.of(text[-1]), target)
+        else:
+            self.network.epsilon(source, target)
+
+    @abstractmethod
+    def _plan(self, characters: CharSet) -> tuple[ByteSet, int]:
+        """(single bytes, rule that reads the other encodings or -1)."""
+
+
+class Utf8Encoder(_RuleEncoder):
+    """A character is its UTF-8 bytes."""
+
+    def text(self, source: int, text: str, target: int) -> None:
+        self.network.literal(source, text.encode(), target)
+
+    def _plan(self, characters: CharSet) -> tuple[ByteSet, int]:
+        single = _ascii_bytes(characters)
+        rest = characters - ASCII
+        if not rest:
+            return single, -1
+        return single, _rule(self.network, lambda start, end: add_utf8(self.network, start, rest, end))
+
+
+class JsonStringEncoder(_RuleEncoder):
+    """A character as it may stand between the quotes of a JSON string.
+
+    Raw UTF-8 for what needs no escape, the short escapes of RFC 8259, and `\\uXXXX` in either hex case: for every
+    character with `unicode_escapes`, else only for control characters that have no short escape. Characters beyond
+    U+FFFF are surrogate pairs; a lone surrogate cannot be written.
+    """
+
+    def __init__(self, network: Network, unicode_escapes: bool = True) -> None:
+        super().__init__(network)
+        self.unicode_escapes = unicode_escapes
+
+    def _plan(self, characters: CharSet) -> tuple[ByteSet, int]:
+        raw = characters - _MUST_ESCAPE
+        escaped = characters if self.unicode_escapes else characters & _ONLY_HEX
+        short = byte_set(ord(letter) for letter, value in _SHORT_ESCAPES.items() if value in characters)
+        wide = raw - ASCII
+        single = _ascii_bytes(raw)
+        if not (wide or escaped or short):
+            return single, -1
+
+        def build(start: int, end: int) -> None:
+            add_utf8(self.network, start, wide, end)
+            if escaped or short:
+                backslash = self.network.state()
+                self.network.edge(start, 1 << ord("\\"), backslash)
+                if short:
+                    self.network.edge(backslash, short, end)
+                _add_hex_escapes(self.network, backslash, escaped, end)
+
+        return single, _rule(self.network, build)
+
+
+_SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_MUST_ESCAPE = CharSet.range(0, 0x1F) | CharSet.of('"\\')
+_ONLY_HEX = CharSet.range(0, 0x1F) - CharSet.of("\b\f\n\r\t")
+
+_CONTINUATION: list[ByteSet] = [1 << (0x80 + digit) for digit in range(64)]
+_HEX: list[ByteSet] = [byte_set({ord(f"{digit:x}"), ord(f"{digit:X}")}) for digit in range(16)]
+
+# Encoded length -> (code points, digit positions). The lead byte is a digit like the others.
+_UTF8: tuple[tuple[CharSet, Digits], ...] = (
+    (CharSet.range(0, 0x7F), [(0, [1 << b for b in range(128)])]),
+    (CharSet.range(0x80, 0x7FF), [(6, [1 << (0xC0 + d) for d in range(32)]), (0, _CONTINUATION)]),
+    (
+        CharSet.range(0x800, 0xFFFF),
+        [(12, [1 << (0xE0 + d) for d in range(16)]), (6, _CONTINUATION), (0, _CONTINUATION)],
+    ),
+    (
+        CharSet.range(0x10000, 0x10FFFF),
+        [(18, [1 << (0xF0 + d) for d in range(8)]), (12, _CONTINUATION), (6, _CONTINUATION), (0, _CONTINUATION)],
+    ),
+)
+
+
+def _ascii_bytes(characters: CharSet) -> ByteSet:
+    """The bytes of the ASCII members."""
+    single = 0
+    for lo, hi in characters.ranges:
+        if lo >= 0x80:
+            break
+        single |= byte_range(lo, min(hi, 0x7F))
+    return single
+
+
+def _rule(network: Network, build) -> int:
+    """A rule whose states `build(start, end)` adds now; `end` has no edges, so calls in last position cost no stack."""
+    rule = network.rule()
+    start, end = network.state(), network.state(final=True)
+    build(start, end)
+    network.define(rule, start)
+    return rule
+
+
+def add_utf8(network: Network, source: int, characters: CharSet, target: int) -> None:
+    """From source to target over the UTF-8 bytes of one character of the set."""
+    for members, digits in _UTF8:
+        part = characters & members
+        if part:
+            _DigitTree(network, digits, target).grow(source, part.ranges)
+
+
+def _add_hex_escapes(network: Network, backslash: int, characters: CharSet, target: int) -> None:
+    """From the state after a backslash to target over `uXXXX` or a surrogate pair `uXXXX\\uXXXX`."""
+    if not characters:
+        return
+    prefix = network.state()
+    network.edge(backslash, 1 << ord("u"), prefix)
+    basic = characters & CharSet.range(0, 0xFFFF)
+    if basic:
+        _DigitTree(network, [(12, _HEX), (8, _HEX), (4, _HEX), (0, _HEX)], target).grow(prefix, basic.ranges)
+    pairs = tuple((lo - 0x10000, hi - 0x10000) for lo, hi in (characters - CharSet.range(0, 0xFFFF)).ranges)
+    if pairs:
+        # 20 bits: the high surrogate D[8-B]xx writes the upper ten, the low one D[C-F]xx the lower ten.
+        high = [(18, _HEX[8:12]), (14, _HEX), (10, _HEX)]
+        low = [(8, _HEX[12:16]), (4, _HEX), (0, _HEX)]
+        _SurrogatePairs(network, [*high, *low], target).grow_pairs(prefix, pairs)
+
+
+class _DigitTree:
+    """Adds the digit strings of a set of numbers to a network; equal remainders at one position share their state."""
+
+    def __init__(self, network: Network, digits: Digits, target: int) -> None:
+        self.network = network
+        self.digits = digits
+        self.target = target
+        self._states: dict[tuple[int, Ranges], int] = {}
+
+    def grow(self, source: int, ranges: Ranges, position: int = 0) -> None:
+        """From source to target over the digits from `position` on of each number in the ranges."""
+        shift, symbols = self.digits[position]
+        by_rest: dict[Ranges, ByteSet] = {}
+        for digit, rest in _split(ranges, shift):
+            by_rest[rest] = by_rest.get(rest, 0) | symbols[digit]
+        for rest, label in by_rest.items():
+            self.network.edge(source, label, self.after(position, rest))
+
+    def after(self, position: int, rest: Ranges) -> int:
+        """The state that reads the remaining digits after `position`."""
+        if position == len(self.digits) - 1:
+            return self.target
+        state = self._states.get((position, rest))
+        if state is None:
+            state = self._states[position, rest] = self.network.state()
+            self.between(state, rest, position + 1)
+        return state
+
+    def between(self, state: int, rest: Ranges, position: int) -> None:
+        self.grow(state, rest, position)
+
+
+class _SurrogatePairs(_DigitTree):
+    """Six digits with the fixed parts of a surrogate pair around them: `d` first, and `\\ud` after the third."""
+
+    def grow_pairs(self, source: int, ranges: Ranges) -> None:
+        following = self.network.state()
+        self.network.edge(source, _HEX[13], following)
+        self.grow(following, ranges)
+
+    def between(self, state: int, rest: Ranges, position: int) -> None:
+        if position == 3:
+            following = self.network.state()
+            escape = self.network.state()
+            self.network.literal(state, b"\\u", escape)
+            self.network.edge(escape, _HEX[13], following)
+            state = following
+        self.grow(state, rest, position)
+
+
+def _split(ranges: Ranges, shift: int) -> list[tuple[int, Ranges]]:
+    """(digit, ranges of the remainders) of each leading digit, ascending; a digit is the number >> shift."""
+    full = ((0, (1 << shift) - 1),)
+    found: dict[int, list[tuple[int, int]]] = {}
+    mask = (1 << shift) - 1
+    for lo, hi in ranges:
+        first, last = lo >> shift, hi >> shift
+        for digit in range(first, last + 1):
+            low = lo & mask if digit == first else 0
+            high = hi & mask if digit == last else mask
+            found.setdefault(digit, []).append((low, high))
+    return [(digit, full if rest == [(0, mask)] else tuple(rest)) for digit, rest in found.items()]
+
+
+# --- whole automata -------------------------------------------------------------------------------------------------
+
+
+def embed_nfa(network: Network, nfa: CharNfa, encoder: Encoder, target: int | None = None) -> int:
+    """Adds an automaton over characters to the network; returns its start state.
+
+    Args:
+        target: where accepting states lead; None: they are final states of the rule. States that reach no accepting
+            state are left out.
+
+    Raises nothing: an empty language gives a start state without edges, which the caller must not use.
+    """
+    alive = nfa.live()
+    states = [
+        network.state(final=target is None and state in nfa.accepting) if alive[state] else -1
+        for state in range(nfa.num_states)
+    ]
+    for source, mapped in enumerate(states):
+        if mapped < 0:
+            continue
+        for characters, following in nfa.arcs[source]:
+            if alive[following]:
+                encoder.char(mapped, characters, states[following])
+        for following in nfa.empty[source]:
+            if alive[following]:
+                network.epsilon(mapped, states[following])
+        if target is not None and source in nfa.accepting:
+            network.epsilon(mapped, target)
+    return states[nfa.start] if alive[nfa.start] else network.state()
+
+
+def embed_dfa(network: Network, dfa: CharDfa, encoder: Encoder, target: int | None = None) -> int:
+    """`embed_nfa` for a deterministic automaton (trimmed, as every `CharDfa` operation leaves it)."""
+    accepting = dfa.accepting.tolist()
+    states = [network.state(final=target is None and final) for final in accepting]
+    for source, characters, following in dfa.edges():
+        encoder.char(states[source], characters, states[following])
+    if target is not None:
+        for state in np.flatnonzero(dfa.accepting).tolist():
+            network.epsilon(states[state], target)
+    return states[0]
