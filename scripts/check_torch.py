@@ -1,4 +1,4 @@
-"""In: the kind of hardware ("cpu" or "gpu"); out: exit status 0 when the installed torch loads there, else a sentence on what to do.
+"""In: the kind of hardware ("cpu" or "gpu"); out: exit status 0 when torch loads there, else what to do.
 
 It runs once, at the end of the installation: a torch built for CUDA loads on no machine without NVIDIA's libraries, and the
 message that it gives then ("libcublas.so.12: cannot open shared object file") helps nobody.

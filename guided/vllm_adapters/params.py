@@ -1,0 +1,58 @@
+"""In: a constraint; out: a value for vLLM's `SamplingParams.extra_args`, and back. Knows neither HTTP nor the engine.
+
+`extra_args` is the one field that vLLM carries untouched from the API server into the worker process, as MessagePack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from guided.constraint import FORMAT_VERSION, Constraint
+
+KEY = "guided"  # the name in extra_args; the gateway refuses requests that bring one of their own
+
+
+@dataclass(frozen=True, slots=True)
+class GuidedParams:
+    """What the worker is told about one request.
+
+    Attributes:
+        digest: of the constraint; names the index in the worker's store.
+        canonical_text: of the constraint, to compile it where the store does not have it.
+        request_id: only for the log.
+    """
+
+    digest: str
+    canonical_text: str
+    request_id: str
+
+    @property
+    def constraint(self) -> Constraint:
+        return Constraint.from_canonical(self.canonical_text)
+
+
+def to_extra_args(extra_args: Mapping[str, Any] | None, constraint: Constraint, request_id: str) -> dict[str, Any]:
+    """A copy of `extra_args` in which the constraint travels as well."""
+    travelling = {
+        "format": FORMAT_VERSION,
+        "digest": constraint.digest,
+        "constraint": constraint.canonical_text,
+        "request_id": request_id,
+    }
+    return {**(extra_args or {}), KEY: travelling}
+
+
+def from_extra_args(extra_args: Mapping[str, Any] | None) -> GuidedParams | None:
+    """What `to_extra_args` wrote, or None where the request has no constraint.
+
+    Raises:
+        ValueError: the entry is there but is not ours, or comes from another format version.
+    """
+    travelling = (extra_args or {}).get(KEY)
+    if travelling is None:
+        return None
+    if not isinstance(travelling, Mapping) or travelling.get("format") != FORMAT_VERSION:
+        raise ValueError(f"extra_args[{KEY!r}] is not a constraint of format version {FORMAT_VERSION}")
+    return GuidedParams(travelling["digest"], travelling["constraint"], travelling["request_id"])

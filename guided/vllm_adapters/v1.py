@@ -1,0 +1,74 @@
+"""In: vLLM's V1 calls (`update_state`, `apply`); out: the same calls on a `BatchMasker`. Knows no automaton.
+
+This is the interface of the CPU build and of the legacy runner on GPUs. Tokens are read in `apply`, not in `update_state`:
+between the two the runner replaces the placeholders that it wrote for tokens still on their way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
+
+from guided.masking import BatchMasker
+from guided.vllm_adapters.index_store import IndexStore
+from guided.vllm_adapters.params import KEY, from_extra_args
+from guided.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from vllm import SamplingParams
+    from vllm.config import VllmConfig
+
+
+class GuidedLogitsProcessor(LogitsProcessor):
+    """Masks the rows of the constrained requests of a batch."""
+
+    def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool) -> None:
+        model = vllm_config.model_config
+        vocabulary = Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
+        self._store = IndexStore(vocabulary)
+        self._masker = BatchMasker()
+
+    @classmethod
+    def validate_params(cls, sampling_params: SamplingParams) -> None:
+        """Runs in the API server. Raises ValueError for an entry in extra_args that is not ours."""
+        from_extra_args(sampling_params.extra_args)
+
+    def is_argmax_invariant(self) -> bool:
+        """A constraint changes what greedy sampling picks."""
+        return False
+
+    def update_state(self, batch_update: BatchUpdate | None) -> None:
+        """Follows the batch: removed, added, moved, in that order, as the interface asks."""
+        if batch_update is None:
+            return
+        for row in batch_update.removed:
+            self._masker.remove(row)
+        for row, params, _prompt, output in batch_update.added:
+            self._masker.remove(row)  # an added request may replace one without a removal
+            self._add(row, params, output)
+        for source, target, direction in batch_update.moved:
+            if direction == MoveDirectionality.SWAP:
+                self._masker.swap(source, target)
+            else:
+                self._masker.move(source, target)
+
+    def _add(self, row: int, params: SamplingParams, output: list[int]) -> None:
+        if not params.extra_args or KEY not in params.extra_args:
+            return
+        stop_tokens, name = params.all_stop_token_ids, "?"
+        try:
+            guided = from_extra_args(params.extra_args)
+            assert guided is not None
+            name = guided.request_id
+            self._masker.add(row, self._store.get(guided), output=output, stop_tokens=stop_tokens, name=name)
+        except Exception as error:  # noqa: BLE001 - an exception here would end the engine and every request in it
+            self._masker.add_failed(row, f"{type(error).__name__}: {error}", stop_tokens=stop_tokens, name=name)
+
+    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        """Masks in place. Without a constrained request in the batch nothing is touched."""
+        if len(self._masker):
+            self._masker.advance()
+            self._masker.mask(logits)
+        return logits

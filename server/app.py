@@ -1,0 +1,35 @@
+"""In: vLLM's arguments, its engine client and a compile service; out: the FastAPI application. Starts nothing."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from fastapi import FastAPI
+from vllm.engine.protocol import EngineClient
+from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+from vllm.entrypoints.launchers.api_server.routers import register_api_routers
+from vllm.entrypoints.launchers.utils.server_utils import lifespan
+from vllm.entrypoints.serve.exception_handling.register import init_exception_handler
+from vllm.entrypoints.serve.middleware.register import init_entrypoints_middleware
+from vllm.entrypoints.serve.sagemaker.api_router import sagemaker_standards_bootstrap
+from vllm.plugins.endpoint_plugins.interface import attach_endpoint_plugins
+
+from server.compile_service import CompileService
+from server.constraint_middleware import ConstraintMiddleware
+
+
+async def create_app(args: Namespace, engine: EngineClient, compile_service: CompileService) -> FastAPI:
+    """vLLM's own OpenAI routes and serving objects, with our middleware between its authentication and its routes."""
+    tasks = await engine.get_supported_tasks()
+    app = FastAPI(title="guided-server", lifespan=lifespan)
+    app.state.args = args
+    app.root_path = args.root_path or ""
+    register_api_routers(args, app, tasks, engine.model_config)
+    attach_endpoint_plugins(app, tasks)
+    init_exception_handler(app)
+    app.add_middleware(ConstraintMiddleware, compile_service=compile_service)  # the first one added is the innermost
+    init_entrypoints_middleware(args, app, tasks)
+    app = sagemaker_standards_bootstrap(app)
+    await init_app_state(engine, app.state, args, tasks)
+    app.state.compile_service = compile_service
+    return app

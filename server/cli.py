@@ -1,0 +1,28 @@
+"""In: the command line of `guided-server`; out: a running server. Every flag of vLLM's server is accepted."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+
+def main() -> None:
+    started = time.monotonic()
+    from server.settings import Settings, parse_arguments, set_environment
+
+    set_environment()
+    print("guided-server: [  0.0 s] loading vLLM", file=sys.stderr, flush=True)
+    args = parse_arguments(sys.argv[1:])
+
+    import uvloop
+
+    from server.lifecycle import Progress, serve
+
+    try:
+        uvloop.run(serve(Settings(), args, Progress(started)))
+    except OSError as error:
+        raise SystemExit(f"guided-server: {error}") from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""In: every POST request; out: the same request with its constraint compiled and waiting for the engine, or a refusal.
+
+An ASGI middleware and not a route dependency: it runs before vLLM's routes parse the body, so a refusal is an HTTP status
+before the first byte of a stream, and it sees the fields that vLLM's models would drop. Knows no engine.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from guided.errors import ConstraintError
+from server.compile_service import CompileService
+from server.engine import Pending, pending_constraint
+from server.errors import RequestRefused, from_constraint_error
+from server.guided_fields import read_constraint, refuse_any_constraint, without_constraint
+
+ENFORCING_PATHS = ("/v1/chat/completions", "/v1/completions")
+
+
+class ConstraintMiddleware:
+    """Sits inside authentication: only callers who may generate may have constraints compiled."""
+
+    def __init__(self, app: ASGIApp, compile_service: CompileService) -> None:
+        self.app = app
+        self.compile_service = compile_service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self.app(scope, receive, send)
+            return
+        messages, body = await _read(receive)
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        try:
+            pending, forwarded = await self._prepare(path, body)
+        except RequestRefused as refused:
+            await refused.response()(scope, receive, send)
+            return
+        if forwarded is not None:
+            messages = [{"type": "http.request", "body": forwarded, "more_body": False}]
+            _set_content_length(scope, len(forwarded))
+        token = pending_constraint.set(pending)
+        try:
+            await self.app(scope, _replay(messages, receive), _guarded(send, pending))
+        finally:
+            pending_constraint.reset(token)
+
+    async def _prepare(self, path: str, raw: bytes) -> tuple[Pending | None, bytes | None]:
+        """The compiled constraint, if there is one, and the body to forward in place of `raw`, if it has to change."""
+        body = _parse(raw)
+        if body is None:
+            return None, None  # the routes themselves say what is wrong with it
+        if path not in ENFORCING_PATHS:
+            refuse_any_constraint(body, path)
+            return None, None
+        wanted = read_constraint(body)
+        rest = without_constraint(body)
+        forwarded = json.dumps(rest).encode() if len(rest) < len(body) else None
+        if wanted is None:
+            return None, forwarded
+        try:
+            compiled = await self.compile_service.compile(wanted.constraint)
+        except ConstraintError as error:
+            raise from_constraint_error(error, wanted.field) from error
+        return Pending(compiled), forwarded
+
+
+async def _read(receive: Receive) -> tuple[list[Message], bytes]:
+    """All messages of the request up to the end of its body, and the body."""
+    messages = []
+    while True:
+        message = await receive()
+        messages.append(message)
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            break
+    return messages, b"".join(m.get("body", b"") for m in messages)
+
+
+def _replay(messages: list[Message], receive: Receive) -> Receive:
+    """A `receive` that hands out `messages` first and then whatever the client sends, such as its departure."""
+    waiting = iter(messages)
+
+    async def replay() -> Message:
+        for message in waiting:
+            return message
+        return await receive()
+
+    return replay
+
+
+def _parse(raw: bytes) -> dict[str, Any] | None:
+    try:
+        body = json.loads(raw)
+    except RecursionError as error:
+        raise RequestRefused("the request is nested too deeply", "constraint_too_complex") from error
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _set_content_length(scope: Scope, length: int) -> None:
+    headers = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
+    scope["headers"] = [*headers, (b"content-length", str(length).encode())]
+
+
+def _guarded(send: Send, pending: Pending | None) -> Send:
+    """A `send` that lets no success pass to which the constraint was not applied: see `server.engine`."""
+
+    async def guarded(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            unconstrained = pending is not None and pending.generations == 0
+            assert not (unconstrained and message["status"] < 400), (
+                "the route generated without the request's constraint"
+            )
+        await send(message)
+
+    return guarded

@@ -1,0 +1,105 @@
+"""In: every generation of every route; out: the same call to vLLM, with our constraint in it. Knows no HTTP and no automaton.
+
+This is the one choke point. vLLM's serving classes all end in `engine_client.generate(...)`, so this is where a request's
+constraint is put into `SamplingParams.extra_args`, and where whatever vLLM itself would have constrained is refused.
+
+How the constraint gets here: the middleware compiles it and sets a context variable for the rest of the request. Nothing else
+reaches from the body to this call unaided: vLLM's request models drop what they do not know, `structured_outputs` is typed,
+and `vllm_xargs` carries only strings and numbers and exists on some routes. A context variable follows the request through every
+task that vLLM starts for it. Should a later vLLM call `generate` from elsewhere, the constraint would be missing here; the
+middleware notices that (`Pending.generations` stays 0) and refuses to answer rather than pass on unconstrained text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from vllm import SamplingParams
+from vllm.exceptions import GenerationError, VLLMValidationError
+from vllm.outputs import RequestOutput
+from vllm.sampling_params import RequestOutputKind
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from guided.vllm_adapters.params import to_extra_args
+from server.compile_service import Compiled
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Pending:
+    """The constraint of the request at hand, and how many generations have taken it."""
+
+    compiled: Compiled
+    generations: int = 0
+
+
+pending_constraint: ContextVar[Pending | None] = ContextVar("pending_constraint", default=None)
+
+
+class GuidedEngine(AsyncLLM):
+    """vLLM's engine client, whose generations obey the request's constraint."""
+
+    def generate(
+        self, prompt: Any, sampling_params: SamplingParams, request_id: str, **options: Any
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """Raises VLLMValidationError at once, not at the first output: routes then still answer with a status."""
+        pending = pending_constraint.get()
+        params = with_constraint(sampling_params, pending, request_id)
+        outputs = super().generate(prompt, params, request_id, **options)
+        if pending is None:
+            return outputs
+        pending.generations += 1
+        deltas = params.output_kind == RequestOutputKind.DELTA
+        return verified(outputs, pending.compiled, request_id, deltas=deltas)
+
+
+def with_constraint(params: SamplingParams, pending: Pending | None, request_id: str) -> SamplingParams:
+    """`params` with the constraint in `extra_args` and without vLLM's own structured outputs.
+
+    Raises:
+        VLLMValidationError: vLLM made a constraint of its own out of the request (a tool's schema), which we do not enforce.
+    """
+    if pending is None:
+        if params.structured_outputs is not None:
+            raise VLLMValidationError("the request implies a constraint that this server does not enforce")
+        return params
+    params = params.clone()
+    params.structured_outputs = None
+    params.extra_args = to_extra_args(params.extra_args, pending.compiled.constraint, request_id)
+    return params
+
+
+async def verified(
+    outputs: AsyncGenerator[RequestOutput, None], compiled: Compiled, request_id: str, *, deltas: bool
+) -> AsyncGenerator[RequestOutput, None]:
+    """Passes outputs on; one that claims to be complete and is not ends in an error instead of a wrong answer.
+
+    That happens where the worker could not enforce the constraint: it ends such a request at once and goes on with the
+    others, and this is where the caller learns of it.
+
+    Args:
+        deltas: each output holds the tokens since the last one, not all of them.
+
+    Raises:
+        GenerationError: HTTP 500, with the request id.
+    """
+    tokens: dict[int, list[int]] = defaultdict(list)  # number of the sample -> its tokens so far
+    async with aclosing(outputs):
+        async for output in outputs:
+            for sample in output.outputs:
+                seen = tokens[sample.index]
+                seen[0 if not deltas else len(seen) :] = sample.token_ids
+                if sample.finish_reason == "stop":
+                    text_tokens = seen[:-1]  # the last one is the stop token
+                    if not await asyncio.to_thread(compiled.satisfied_by, text_tokens):
+                        logger.error("request %s ended before its constraint was complete: %s", request_id, text_tokens)
+                        raise GenerationError(f"request {request_id} could not be completed under its constraint")
+            yield output

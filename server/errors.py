@@ -1,0 +1,51 @@
+"""In: a refusal (ours or the library's); out: OpenAI's error body with its HTTP status. Knows no routes and no engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from guided.errors import ConstraintError
+
+
+@dataclass(slots=True)
+class RequestRefused(Exception):
+    """A request that is answered with an error before anything is generated.
+
+    Attributes:
+        message: one or more sentences for people, never empty.
+        code: machine-readable, stable, such as "invalid_constraint" or "conflicting_constraints".
+        param: the request field, with a JSON pointer ("guided_json#/properties/a") or a column ("guided_regex:12").
+        status: HTTP status.
+    """
+
+    message: str
+    code: str
+    param: str | None = None
+    status: int = 400
+
+    def __str__(self) -> str:
+        return self.message
+
+    def body(self) -> dict[str, Any]:
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    def response(self) -> JSONResponse:
+        return JSONResponse(self.body(), status_code=self.status)
+
+
+def from_constraint_error(error: ConstraintError, field: str) -> RequestRefused:
+    """The library's refusal of the constraint that came in request field `field`."""
+    return RequestRefused(f"{field}: {error.describe()}", error.code, place(error, field))
+
+
+def place(error: ConstraintError, field: str) -> str:
+    """`field` with the place inside it: a JSON pointer, a line and column, or a column (both from 1)."""
+    if error.pointer is not None:
+        return f"{field}#{error.pointer}"
+    if error.column is not None:
+        return f"{field}:{error.line}:{error.column + 1}" if error.line else f"{field}:{error.column + 1}"
+    return field

@@ -1,0 +1,272 @@
+"""In: the JSON body of a request; out: its one `Constraint`, or None, or a refusal that names the field. Compiles nothing.
+
+The body is read raw, since vLLM's request models drop unknown fields without a word, and `guided_*` are unknown to them since
+0.12. Whatever asks for a constraint in any of its spellings is enforced or refused here; nothing is passed by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from guided.constraint import Constraint
+from guided.errors import ConstraintError
+from guided.vllm_adapters.params import KEY
+from server.errors import RequestRefused, from_constraint_error
+
+Body = Mapping[str, Any]
+
+BACKEND = "guided"  # the one value of guided_decoding_backend: this server's own
+MODIFIERS = ("guided_whitespace_pattern", "guided_decoding_backend", "guided_options")
+JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order")
+JSON_OBJECT = {"type": "object"}  # what response_format json_object promises
+
+# Fields that change where or how the output ends or is chosen, in ways that would break the promise.
+CONTRADICTIONS: dict[str, str] = {
+    "use_beam_search": "beam search does not go through the masks",
+    "stop": "a stop string could cut the answer in the middle",
+    "include_stop_str_in_output": "it would add text behind the complete answer",
+    "ignore_eos": "the answer has to end where the constraint is complete",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A constraint and the request field that it came in, as errors name it ("response_format.json_schema.schema")."""
+
+    field: str
+    constraint: Constraint
+
+
+def read_constraint(body: Body) -> Wanted | None:
+    """The constraint of a chat or text completion request.
+
+    Raises:
+        RequestRefused: more than one constraint, an unknown or malformed field, or something that is not enforced.
+    """
+    _refuse_unknown_fields(body)
+    wanted = [*_guided(body), *_structured_outputs(body), *_response_format(body)]
+    _refuse_enforced_tools(body)
+    if not wanted:
+        return None
+    if len(wanted) > 1:
+        fields = " and ".join(w.field for w in wanted)
+        raise RequestRefused(
+            f"only one constraint per request, got {fields}", "conflicting_constraints", wanted[1].field
+        )
+    _refuse_contradictions(body, wanted[0].field)
+    return wanted[0]
+
+
+def refuse_any_constraint(body: Body, path: str) -> None:
+    """For routes on which constraints are not enforced: raises RequestRefused if the body asks for one in any spelling."""
+    for name in body:
+        if name.startswith("guided_") and body[name] is not None:
+            raise _not_enforced(name, f"{name} is not enforced on {path}")
+    text = body.get("text")
+    asked = {
+        "structured_outputs": body.get("structured_outputs"),
+        "response_format": body.get("response_format"),
+        "text.format": text.get("format") if isinstance(text, Mapping) else None,
+        "output_format": body.get("output_format"),
+        "output_config": body.get("output_config"),
+    }
+    for name, value in asked.items():
+        if value is not None and not (isinstance(value, Mapping) and value.get("type") == "text"):
+            raise _not_enforced(name, f"{name} is not enforced on {path}; use /v1/chat/completions or /v1/completions")
+    _refuse_enforced_tools(body)
+
+
+def without_constraint(body: Body) -> dict[str, Any]:
+    """The body as vLLM's own models should see it. `response_format` stays: chat templates may show it to the model."""
+    return {name: v for name, v in body.items() if not name.startswith("guided_") and name != "structured_outputs"}
+
+
+# --- the three spellings ----------------------------------------------------------------------------------------------
+
+
+def _guided(body: Body) -> Iterator[Wanted]:
+    options = _json_options(body)
+    for name, build in GUIDED_FIELDS.items():
+        value = body.get(name)
+        if value is None:
+            continue
+        if options and name != "guided_json":
+            raise _invalid(next(iter(options.values())), f"applies to guided_json only, not to {name}")
+        yield _build(name, build, value, *([_option_values(body)] if name == "guided_json" else []))
+
+
+def _structured_outputs(body: Body) -> Iterator[Wanted]:
+    outputs = body.get("structured_outputs")
+    if outputs is None:
+        return
+    if not isinstance(outputs, Mapping):
+        raise _invalid("structured_outputs", f"must be an object, not {type(outputs).__name__}")
+    options: dict[str, Any] = {}
+    found = []
+    for key, value in outputs.items():
+        field = f"structured_outputs.{key}"
+        if key == "json_object" and value is False:
+            raise _invalid(field, "must be true where it is given")
+        if value is None or value is False:
+            continue
+        if key == "json":
+            found.append((field, _json, value))
+        elif key == "json_object":
+            found.append((field, _json, JSON_OBJECT))
+        elif f"guided_{key}" in GUIDED_FIELDS:
+            found.append((field, GUIDED_FIELDS[f"guided_{key}"], value))
+        elif key == "whitespace_pattern":
+            options["whitespace_pattern"] = value
+        elif key == "disable_any_whitespace":
+            options["whitespace"] = "compact"
+        elif key == "disable_additional_properties":
+            options["additional_properties"] = "declared"
+        else:
+            raise _not_enforced(field, f"{field} is not enforced by this server")
+    if not found:
+        raise _invalid(
+            "structured_outputs", "names no constraint: give one of json, regex, choice, grammar, json_object"
+        )
+    for field, build, value in found:
+        if options and build is not _json:
+            raise _invalid("structured_outputs", f"{', '.join(options)} applies to json only")
+        yield _build(field, build, value, *([options] if build is _json else []))
+
+
+def _response_format(body: Body) -> Iterator[Wanted]:
+    wanted = body.get("response_format")
+    if wanted is None:
+        return
+    if not isinstance(wanted, Mapping):
+        raise _invalid("response_format", f"must be an object, not {type(wanted).__name__}")
+    kind = wanted.get("type")
+    if kind == "text":
+        _refuse_unknown_keys("response_format", wanted, ("type",))
+    elif kind == "json_object":
+        _refuse_unknown_keys("response_format", wanted, ("type", "schema"))
+        schema = wanted.get("schema")
+        yield _build("response_format", _json, JSON_OBJECT if schema is None else schema, {})
+    elif kind == "json_schema":
+        _refuse_unknown_keys("response_format", wanted, ("type", "json_schema"))
+        inner = wanted.get("json_schema")
+        if not isinstance(inner, Mapping) or inner.get("schema") is None:
+            raise _invalid("response_format.json_schema.schema", "is missing")
+        _refuse_unknown_keys("response_format.json_schema", inner, ("name", "description", "schema", "strict"))
+        yield _build("response_format.json_schema.schema", _json, inner["schema"], {})
+    elif kind == "structural_tag":
+        raise _not_enforced("response_format", "response_format of type structural_tag is not enforced by this server")
+    else:
+        raise _invalid("response_format.type", f"must be text, json_object or json_schema, not {kind!r}")
+
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+
+def _json(value: Any, options: Mapping[str, Any]) -> Constraint:
+    return Constraint.json_schema(value, **options)
+
+
+GUIDED_FIELDS: dict[str, Callable[..., Constraint]] = {
+    "guided_json": _json,
+    "guided_regex": Constraint.regex,
+    "guided_choice": Constraint.choice,
+    "guided_grammar": Constraint.grammar,
+}
+
+
+def _build(field: str, build: Callable[..., Constraint], *arguments: Any) -> Wanted:
+    try:
+        constraint = build(*arguments)
+        constraint.digest.encode()
+    except ConstraintError as error:
+        raise from_constraint_error(error, field) from error
+    except UnicodeEncodeError as error:
+        raise _invalid(field, "contains a lone surrogate") from error
+    return Wanted(field, constraint)
+
+
+def _json_options(body: Body) -> dict[str, str]:
+    """The options that the request gives for JSON, each with the field it came in.
+
+    Raises:
+        RequestRefused: guided_options is not an object, or has an option that does not exist.
+    """
+    fields = {}
+    options = body.get("guided_options")
+    if options is not None:
+        if not isinstance(options, Mapping):
+            raise _invalid("guided_options", f"must be an object, not {type(options).__name__}")
+        for key in options:
+            if key not in JSON_OPTIONS:
+                raise _invalid(f"guided_options.{key}", f"is unknown; there are {', '.join(JSON_OPTIONS)}")
+            fields[key] = f"guided_options.{key}"
+    if body.get("guided_whitespace_pattern") is not None:
+        fields["whitespace_pattern"] = "guided_whitespace_pattern"
+    if fields and body.get("guided_json") is None:
+        raise _invalid(next(iter(fields.values())), "needs guided_json beside it")
+    return fields
+
+
+def _option_values(body: Body) -> dict[str, Any]:
+    values = dict(body.get("guided_options") or {})
+    pattern = body.get("guided_whitespace_pattern")
+    if pattern is not None:
+        if "whitespace_pattern" in values:
+            raise _invalid("guided_whitespace_pattern", "and guided_options.whitespace_pattern are the same option")
+        values["whitespace_pattern"] = pattern
+    return values
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def _refuse_unknown_fields(body: Body) -> None:
+    for name, value in body.items():
+        if name.startswith("guided_") and name not in GUIDED_FIELDS and name not in MODIFIERS:
+            raise _invalid(name, f"is unknown; there are {', '.join([*GUIDED_FIELDS, *MODIFIERS])}")
+        if name == "guided_decoding_backend" and value not in (None, BACKEND):
+            raise _not_enforced(
+                name, f"guided_decoding_backend {value!r} is not available; leave it out, or say {BACKEND!r}"
+            )
+    extra = body.get("vllm_xargs")
+    if isinstance(extra, Mapping) and KEY in extra:
+        raise _invalid(f"vllm_xargs.{KEY}", "is reserved; send the constraint in one of the guided_* fields")
+
+
+def _refuse_unknown_keys(field: str, value: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for key in value:
+        if key not in known:
+            raise _invalid(f"{field}.{key}", f"is unknown; there are {', '.join(known)}")
+
+
+def _refuse_enforced_tools(body: Body) -> None:
+    """Tool calls that promise a schema are not enforced yet; calls that promise nothing pass."""
+    choice = body.get("tool_choice")
+    tools = body.get("tools")
+    if choice == "none" or not isinstance(tools, list):
+        return
+    if choice not in (None, "auto"):
+        raise _not_enforced("tool_choice", "tool_choice other than none and auto is not enforced by this server")
+    for position, tool in enumerate(tools):
+        function = tool.get("function") if isinstance(tool, Mapping) else None
+        for place, holder in ((f"tools.{position}.function.strict", function), (f"tools.{position}.strict", tool)):
+            if isinstance(holder, Mapping) and holder.get("strict"):
+                raise _not_enforced(place, "strict tools are not enforced by this server")
+
+
+def _refuse_contradictions(body: Body, field: str) -> None:
+    for name, why in CONTRADICTIONS.items():
+        if body.get(name):
+            raise _not_enforced(name, f"{name} beside {field} is not supported: {why}")
+    if isinstance(body.get("tools"), list) and body.get("tool_choice") != "none":
+        raise _not_enforced("tools", f"tools beside {field} are not supported: a tool call would break the constraint")
+
+
+def _invalid(field: str, problem: str) -> RequestRefused:
+    return RequestRefused(f"{field} {problem}", "invalid_constraint", field)
+
+
+def _not_enforced(field: str, message: str) -> RequestRefused:
+    return RequestRefused(message, "not_enforced", field)
