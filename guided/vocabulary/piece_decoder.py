@@ -146,7 +146,8 @@ def sentencepiece_bytes(
     texts: Sequence[str | None], replacements: Sequence[tuple[str, str]], byte_fallback: bool
 ) -> list[bytes]:
     """Bytes of SentencePiece spellings: `▁` is a space and, with byte fallback, `<0xXX>` the byte XX."""
-    byte_pieces = {f"<0x{byte:{form}}>": bytes([byte]) for byte in range(256) for form in ("02X", "02x")}
+    digits = "0123456789abcdefABCDEF"
+    byte_pieces = {f"<0x{high}{low}>": bytes([int(high + low, 16)]) for high in digits for low in digits}
     pieces = []
     for text in texts:
         piece = byte_pieces.get(text) if byte_fallback and text else None

@@ -14,6 +14,10 @@ from guided.vocabulary.errors import VocabularyError
 # A tokenizer with more ids than this is a broken file (the largest ones served today have about 260,000).
 MAX_TOKEN_ID = 1 << 24
 
+# transformers' tokenizer classes give roles to tokens that tokenizer_config.json says nothing about, and vLLM then leaves
+# them out of the text. Gemma's tokenizer.json has `<mask>` as a token that is text.
+CLASS_ROLES = {"GemmaTokenizer": {"mask_token": "<mask>"}, "CohereTokenizer": {"mask_token": "<MASK_TOKEN>"}}
+
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
@@ -86,7 +90,8 @@ def with_config(added: AddedTokens, config: Mapping[str, Any], known: Mapping[st
 
 def named_special_tokens(config: Mapping[str, Any]) -> list[str]:
     """Contents of the tokens that `tokenizer_config.json` gives a role, each once, in order."""
-    values: list[Any] = [config.get(f"{role}_token") for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
+    roles = CLASS_ROLES.get(str(config.get("tokenizer_class")).removesuffix("Fast"), {}) | dict(config)
+    values = [roles.get(f"{role}_token") for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
     for key in ("additional_special_tokens", "extra_special_tokens"):
         group = config.get(key) or []
         values.extend(group.values() if isinstance(group, Mapping) else group)

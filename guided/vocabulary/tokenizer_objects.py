@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from guided.vocabulary.errors import VocabularyError
@@ -59,7 +59,9 @@ def _inner_objects(candidate: Any) -> Iterator[Any]:
 
 def wrapper_config(tokenizer: Any) -> dict[str, Any]:
     """What the wrapper says of added and special tokens, in the form of a tokenizer_config.json."""
-    added = getattr(tokenizer, "added_tokens_decoder", None) or {}
+    added = getattr(tokenizer, "added_tokens_decoder", None)
+    if not isinstance(added, Mapping):  # Mistral's classes have a method of that name, and no added tokens
+        added = {}
     return {
         "added_tokens_decoder": {
             str(token_id): {"content": str(token), "special": bool(getattr(token, "special", True))}

@@ -58,9 +58,9 @@ def sort_by_bytes(data, offsets, ids):
             counts[bucket] += counts[bucket - 1]
         for k in range(low, high):
             at = offsets[ids[k]] + depth
-            bucket = np.int64(data[at]) + 1 if at < offsets[ids[k] + 1] else 0
-            buffer[counts[bucket]] = ids[k]
-            counts[bucket] += 1
+            place = (np.int64(data[at]) + 1) if at < offsets[ids[k] + 1] else 0
+            buffer[counts[place]] = ids[k]
+            counts[place] += 1
         ids[low:high] = buffer[: high - low]
         for bucket in range(1, 257):  # counts[bucket] is now the bucket's end
             if counts[bucket] - counts[bucket - 1] > 1:
