@@ -68,9 +68,7 @@ class CompileService:
         return await asyncio.shield(running)  # a caller that leaves does not take the others' compilation along
 
     def _compile(self, constraint: Constraint) -> Compiled:
-        index = compile(constraint, self.vocabulary, self._limits)
-        index.mask(index.start)  # the first mask is the one that a request waits for
-        return Compiled(constraint, index)
+        return Compiled(constraint, compile(constraint, self.vocabulary, self._limits))
 
     def _finish(self, digest: str, done: asyncio.Future[Compiled]) -> None:
         del self._running[digest]

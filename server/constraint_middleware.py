@@ -111,9 +111,8 @@ def _guarded(send: Send, pending: Pending | None) -> Send:
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
             unconstrained = pending is not None and pending.generations == 0
-            assert not (unconstrained and message["status"] < 400), (
-                "the route generated without the request's constraint"
-            )
+            if unconstrained and message["status"] < 400:
+                raise RuntimeError("the route answered without applying the request's constraint")
         await send(message)
 
     return guarded

@@ -1,0 +1,51 @@
+"""Stand-ins for the parts that need a model: an index that accepts one text, and a compile service that makes it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from guided.constraint import Constraint
+from guided.errors import ConstraintError
+from server.compile_service import Compiled
+
+
+class TextIndex:
+    """Accepts one text; tokens are Unicode code points and states are positions."""
+
+    start = 0
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def advance(self, state: int, token: int) -> int | None:
+        return state + 1 if self.text[state : state + 1] == chr(token) else None
+
+    def is_accepting(self, state: int) -> bool:
+        return state == len(self.text)
+
+
+class FakeCompileService:
+    """Compiles any constraint to `TextIndex("ok")`, or raises what it is told to."""
+
+    def __init__(self, error: ConstraintError | None = None) -> None:
+        self.error = error
+        self.compiled: list[Constraint] = []
+
+    async def compile(self, constraint: Constraint) -> Compiled:
+        if self.error is not None:
+            raise self.error
+        self.compiled.append(constraint)
+        return Compiled(constraint, TextIndex("ok"))  # type: ignore[arg-type]
+
+
+def sample(tokens: list[int], finish_reason: str | None = None, index: int = 0) -> SimpleNamespace:
+    return SimpleNamespace(index=index, token_ids=tokens, finish_reason=finish_reason)
+
+
+def output(*samples: SimpleNamespace) -> Any:
+    return SimpleNamespace(outputs=list(samples))
+
+
+def tokens_of(text: str) -> list[int]:
+    return [ord(character) for character in text]

@@ -1,0 +1,176 @@
+"""The middleware in front of a plain ASGI application that plays vLLM: what it forwards, what it refuses, what it guards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from guided.constraint import Constraint
+from guided.errors import InvalidConstraint
+from server.constraint_middleware import ConstraintMiddleware
+from server.engine import pending_constraint
+from tests.server.fakes import FakeCompileService
+
+CHAT = "/v1/chat/completions"
+
+
+class Route:
+    """Answers 200 with what it saw; takes the constraint like the engine does unless it is told to forget it."""
+
+    def __init__(self, *, forgets: bool = False, status: int = 200) -> None:
+        self.forgets = forgets
+        self.status = status
+        self.body: Any = None
+        self.pending: Any = "not called"
+        self.headers: dict[bytes, bytes] = {}
+
+    async def __call__(self, scope, receive, send) -> None:
+        self.headers = dict(scope["headers"])
+        raw = b""
+        while True:
+            message = await receive()
+            raw += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        self.body = raw
+        self.pending = await asyncio.create_task(self.generate())  # vLLM runs handlers in tasks of their own
+        await send({"type": "http.response.start", "status": self.status, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    async def generate(self):
+        pending = pending_constraint.get()
+        if pending is not None and not self.forgets:
+            pending.generations += 1
+        return pending
+
+
+def call(app, path: str, body: Any, *, method: str = "POST", chunks: int = 1, root_path: str = "") -> tuple[int, Any]:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    size = -(-len(raw) // chunks) or 1
+    parts = [raw[i : i + size] for i in range(0, len(raw), size)] or [b""]
+    incoming = [{"type": "http.request", "body": part, "more_body": i < len(parts) - 1} for i, part in enumerate(parts)]
+    sent: list[dict] = []
+
+    async def receive():
+        return incoming.pop(0) if incoming else {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "root_path": root_path,
+        "headers": [(b"content-length", str(len(raw)).encode()), (b"x-other", b"1")],
+    }
+    asyncio.run(app(scope, receive, send))
+    answer = b"".join(message.get("body", b"") for message in sent[1:])
+    return sent[0]["status"], json.loads(answer)
+
+
+@pytest.mark.parametrize("chunks", [1, 3, 1000])
+def test_constraint_reaches_the_generation_and_leaves_the_body(chunks):
+    route, service = Route(), FakeCompileService()
+    body = {"messages": [{"role": "user", "content": "ä"}], "guided_choice": ["ok"], "seed": 1}
+    status, _ = call(ConstraintMiddleware(route, service), CHAT, body, chunks=chunks)
+    assert status == 200
+    assert route.pending.compiled.constraint == Constraint.choice(["ok"]) == service.compiled[0]
+    assert json.loads(route.body) == {"messages": body["messages"], "seed": 1}
+    assert route.headers[b"content-length"] == str(len(route.body)).encode()
+    assert route.headers[b"x-other"] == b"1"
+
+
+def test_plain_body_is_forwarded_byte_for_byte():
+    route = Route()
+    raw = b'{"messages" : [], "temperature": 1.0000, "seed": 12345678901234567890}'
+    status, _ = call(ConstraintMiddleware(route, FakeCompileService()), CHAT, raw)
+    assert (status, route.body, route.pending) == (200, raw, None)
+
+
+def test_the_constraint_of_one_request_does_not_outlive_it():
+    route = Route()
+    app = ConstraintMiddleware(route, FakeCompileService())
+    call(app, CHAT, {"guided_choice": ["ok"]})
+    call(app, CHAT, {"messages": []})
+    assert route.pending is None
+    assert pending_constraint.get() is None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_refusal_comes_before_the_route_is_called(stream):
+    route = Route()
+    app = ConstraintMiddleware(route, FakeCompileService())
+    status, answer = call(app, CHAT, {"guided_choise": ["ok"], "stream": stream})
+    assert status == 400
+    assert answer["error"]["type"] == "invalid_request_error"
+    assert answer["error"]["param"] == "guided_choise"
+    assert "guided_choice" in answer["error"]["message"]
+    assert route.pending == "not called"
+
+
+def test_refusal_of_the_compiler_names_field_and_place():
+    error = InvalidConstraint("unbalanced parenthesis", column=3, source="(abc")
+    app = ConstraintMiddleware(Route(), FakeCompileService(error))
+    status, answer = call(app, CHAT, {"guided_regex": "(abc"})
+    assert status == 400
+    assert answer["error"]["code"] == "invalid_constraint"
+    assert answer["error"]["param"] == "guided_regex:4"
+    assert "unbalanced parenthesis" in answer["error"]["message"]
+
+
+def test_json_pointer_is_part_of_the_param():
+    error = InvalidConstraint("no such type", pointer="/properties/a/type")
+    app = ConstraintMiddleware(Route(), FakeCompileService(error))
+    body = {"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}
+    _, answer = call(app, CHAT, body)
+    assert answer["error"]["param"] == "response_format.json_schema.schema#/properties/a/type"
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages", "/invocations", "/v1/chat/completions/batch"])
+def test_routes_that_enforce_nothing_refuse_constraints(path):
+    route = Route()
+    status, answer = call(ConstraintMiddleware(route, FakeCompileService()), path, {"guided_regex": "a"})
+    assert status == 400
+    assert path in answer["error"]["message"]
+    assert route.pending == "not called"
+    assert call(ConstraintMiddleware(route, FakeCompileService()), path, {"input": "hi"})[0] == 200
+
+
+def test_root_path_is_not_part_of_the_route():
+    route = Route()
+    app = ConstraintMiddleware(route, FakeCompileService())
+    assert call(app, "/proxy" + CHAT, {"guided_choice": ["ok"]}, root_path="/proxy")[0] == 200
+    assert route.pending is not None
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b'"x"', b"\xff\xfe"])
+def test_what_is_not_a_json_object_is_the_routes_business(raw):
+    route = Route()
+    assert call(ConstraintMiddleware(route, FakeCompileService()), CHAT, raw)[0] == 200
+    assert route.body == raw
+
+
+def test_nesting_that_breaks_the_parser_is_refused():
+    status, answer = call(ConstraintMiddleware(Route(), FakeCompileService()), CHAT, b"[" * 200_000)
+    assert status == 400
+    assert "nested" in answer["error"]["message"]
+
+
+def test_a_route_that_forgets_the_constraint_may_not_answer():
+    app = ConstraintMiddleware(Route(forgets=True), FakeCompileService())
+    with pytest.raises(RuntimeError, match="without applying"):
+        call(app, CHAT, {"guided_choice": ["ok"]})
+
+
+def test_a_route_that_fails_before_it_generates_may_say_so():
+    app = ConstraintMiddleware(Route(forgets=True, status=404), FakeCompileService())
+    assert call(app, CHAT, {"guided_choice": ["ok"]})[0] == 404
+
+
+def test_other_methods_pass():
+    route = Route()
+    assert call(ConstraintMiddleware(route, FakeCompileService()), "/health", b"", method="GET")[0] == 200

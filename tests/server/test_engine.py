@@ -1,0 +1,103 @@
+"""The choke point without an engine: what it does to sampling parameters, and what it lets through as complete."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from vllm import SamplingParams
+from vllm.exceptions import GenerationError, VLLMValidationError
+from vllm.sampling_params import StructuredOutputsParams
+
+from guided.constraint import Constraint
+from guided.vllm_adapters.params import from_extra_args
+from server.compile_service import Compiled
+from server.engine import Pending, verified, with_constraint
+from tests.server.fakes import TextIndex, output, sample, tokens_of
+
+EOS = 2
+CONSTRAINT = Constraint.choice(["ok"])
+COMPILED = Compiled(CONSTRAINT, TextIndex("ok"))  # type: ignore[arg-type]
+
+
+def test_constraint_replaces_vllms_own():
+    original = SamplingParams(structured_outputs=StructuredOutputsParams(json_object=True), extra_args={"other": 1})
+    params = with_constraint(original, Pending(COMPILED), "req-7")
+    guided = from_extra_args(params.extra_args)
+    assert guided is not None
+    assert (guided.constraint, guided.request_id) == (CONSTRAINT, "req-7")
+    assert params.structured_outputs is None
+    assert params.extra_args["other"] == 1
+    assert original.structured_outputs is not None and original.extra_args == {"other": 1}
+
+
+def test_plain_parameters_pass_untouched():
+    params = SamplingParams()
+    assert with_constraint(params, None, "req") is params
+
+
+def test_a_constraint_of_vllms_making_is_refused():
+    params = SamplingParams(structured_outputs=StructuredOutputsParams(regex="a"))
+    with pytest.raises(VLLMValidationError, match="does not enforce"):
+        with_constraint(params, None, "req")
+
+
+def run(outputs: list, *, deltas: bool) -> list:
+    async def source():
+        for item in outputs:
+            yield item
+
+    async def collect():
+        return [item async for item in verified(source(), COMPILED, "req-9", deltas=deltas)]
+
+    return asyncio.run(collect())
+
+
+def test_complete_deltas_pass():
+    outputs = [output(sample(tokens_of("o"))), output(sample(tokens_of("k"))), output(sample([EOS], "stop"))]
+    assert run(outputs, deltas=True) == outputs
+
+
+def test_complete_whole_outputs_pass():
+    outputs = [output(sample(tokens_of("o"))), output(sample([*tokens_of("ok"), EOS], "stop"))]
+    assert run(outputs, deltas=False) == outputs
+
+
+def test_samples_are_kept_apart():
+    outputs = [
+        output(sample(tokens_of("o"), index=0)),
+        output(sample(tokens_of("ok"), index=1)),
+        output(sample([*tokens_of("k"), EOS], "stop", index=0), sample([EOS], "stop", index=1)),
+    ]
+    assert run(outputs, deltas=True) == outputs
+
+
+@pytest.mark.parametrize("text", ["", "o", "okk", "no"])
+def test_incomplete_answer_that_stops_is_an_error(text):
+    with pytest.raises(GenerationError, match="req-9"):
+        run([output(sample([*tokens_of(text), EOS], "stop"))], deltas=False)
+
+
+@pytest.mark.parametrize("reason", ["length", "abort"])
+def test_incomplete_answer_that_says_so_passes(reason):
+    outputs = [output(sample(tokens_of("o"), reason))]
+    assert run(outputs, deltas=True) == outputs
+
+
+def test_leaving_early_closes_the_engines_generator():
+    closed = []
+
+    async def source():
+        try:
+            yield output(sample(tokens_of("o")))
+            yield output(sample(tokens_of("k")))
+        finally:
+            closed.append(True)
+
+    async def leave():
+        outputs = verified(source(), COMPILED, "req", deltas=True)
+        await anext(outputs)
+        await outputs.aclose()
+
+    asyncio.run(leave())
+    assert closed == [True]

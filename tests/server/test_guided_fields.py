@@ -1,0 +1,205 @@
+"""Every spelling of a constraint becomes one Constraint or a refusal by name; nothing is passed by."""
+
+from __future__ import annotations
+
+import pytest
+
+from guided.constraint import Constraint
+from server.errors import RequestRefused
+from server.guided_fields import read_constraint, refuse_any_constraint, without_constraint
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+JSON = Constraint.json_schema(SCHEMA)
+ANY_OBJECT = Constraint.json_schema({"type": "object"})
+TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
+STRICT_TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}}
+
+SPELLINGS = [
+    ({"guided_json": SCHEMA}, "guided_json", JSON),
+    ({"guided_json": '{"type": "object", "properties": {"a": {"type": "integer"}}}'}, "guided_json", JSON),
+    ({"guided_regex": "a+"}, "guided_regex", Constraint.regex("a+")),
+    ({"guided_choice": ["a", "b"]}, "guided_choice", Constraint.choice(["a", "b"])),
+    ({"guided_grammar": 'start: "a"'}, "guided_grammar", Constraint.grammar('start: "a"')),
+    ({"structured_outputs": {"json": SCHEMA}}, "structured_outputs.json", JSON),
+    ({"structured_outputs": {"regex": "a+", "json": None}}, "structured_outputs.regex", Constraint.regex("a+")),
+    ({"structured_outputs": {"choice": ["a"]}}, "structured_outputs.choice", Constraint.choice(["a"])),
+    ({"structured_outputs": {"grammar": 'start: "a"'}}, "structured_outputs.grammar", Constraint.grammar('start: "a"')),
+    ({"structured_outputs": {"json_object": True}}, "structured_outputs.json_object", ANY_OBJECT),
+    (
+        {"structured_outputs": {"json": SCHEMA, "disable_any_whitespace": True}},
+        "structured_outputs.json",
+        Constraint.json_schema(SCHEMA, whitespace="compact"),
+    ),
+    ({"response_format": {"type": "json_object"}}, "response_format", ANY_OBJECT),
+    ({"response_format": {"type": "json_object", "schema": SCHEMA}}, "response_format", JSON),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True}}},
+        "response_format.json_schema.schema",
+        JSON,
+    ),
+    (
+        {"guided_json": SCHEMA, "guided_whitespace_pattern": r"\s?"},
+        "guided_json",
+        Constraint.json_schema(SCHEMA, whitespace_pattern=r"\s?"),
+    ),
+    (
+        {"guided_json": SCHEMA, "guided_options": {"additional_properties": "allow", "property_order": "any"}},
+        "guided_json",
+        Constraint.json_schema(SCHEMA, additional_properties="allow", property_order="any"),
+    ),
+    ({"guided_regex": "a+", "guided_decoding_backend": "guided"}, "guided_regex", Constraint.regex("a+")),
+    (
+        {"guided_json": None, "guided_regex": "a+", "response_format": {"type": "text"}},
+        "guided_regex",
+        Constraint.regex("a+"),
+    ),
+    ({"guided_regex": "a+", "tools": [TOOL], "tool_choice": "none"}, "guided_regex", Constraint.regex("a+")),
+]
+
+
+@pytest.mark.parametrize(("body", "field", "constraint"), SPELLINGS, ids=lambda v: str(v)[:60])
+def test_spellings(body, field, constraint):
+    wanted = read_constraint({"messages": [], **body})
+    assert wanted is not None
+    assert (wanted.field, wanted.constraint) == (field, constraint)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"response_format": {"type": "text"}},
+        {"response_format": None, "structured_outputs": None, "guided_json": None, "guided_options": None},
+        {"tools": [TOOL]},
+        {"tools": [TOOL], "tool_choice": "auto"},
+        {"stop": ["\n"], "ignore_eos": True, "use_beam_search": True},
+        {"vllm_xargs": {"other": 1}},
+    ],
+    ids=str,
+)
+def test_requests_without_a_constraint(body):
+    assert read_constraint({"messages": [], **body}) is None
+
+
+REFUSED = [
+    # unknown fields
+    ({"guided_choise": ["a", "b"]}, "guided_choise", "invalid_constraint"),
+    ({"guided_jsonschema": None}, "guided_jsonschema", "invalid_constraint"),
+    (
+        {"guided_options": {"white_space": "compact"}, "guided_json": SCHEMA},
+        "guided_options.white_space",
+        "invalid_constraint",
+    ),
+    ({"structured_outputs": {"jsn": SCHEMA}}, "structured_outputs.jsn", "not_enforced"),
+    ({"response_format": {"type": "jsonschema"}}, "response_format.type", "invalid_constraint"),
+    ({"response_format": {"type": "json_object", "shema": {}}}, "response_format.shema", "invalid_constraint"),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA, "strct": True}}},
+        "response_format.json_schema.strct",
+        "invalid_constraint",
+    ),
+    ({"vllm_xargs": {"guided": "x"}}, "vllm_xargs.guided", "invalid_constraint"),
+    # two at once
+    ({"guided_json": SCHEMA, "guided_regex": "a"}, "guided_regex", "conflicting_constraints"),
+    (
+        {"guided_choice": ["a"], "structured_outputs": {"regex": "a"}},
+        "structured_outputs.regex",
+        "conflicting_constraints",
+    ),
+    (
+        {"guided_choice": ["a"], "response_format": {"type": "json_object"}},
+        "response_format",
+        "conflicting_constraints",
+    ),
+    ({"structured_outputs": {"json": SCHEMA, "regex": "a"}}, "structured_outputs.regex", "conflicting_constraints"),
+    # malformed
+    ({"guided_choice": []}, "guided_choice", "invalid_constraint"),
+    ({"guided_choice": "yes"}, "guided_choice", "invalid_constraint"),
+    ({"guided_choice": ["a", 1]}, "guided_choice#/1", "invalid_constraint"),
+    ({"guided_regex": 7}, "guided_regex", "invalid_constraint"),
+    ({"guided_regex": "\ud800"}, "guided_regex:1", "invalid_constraint"),
+    ({"guided_json": "{not json"}, "guided_json", "invalid_constraint"),
+    ({"guided_json": {"const": "\ud800"}}, "guided_json", "invalid_constraint"),
+    ({"guided_json": 3}, "guided_json#", "invalid_constraint"),
+    ({"guided_json": ["a"]}, "guided_json#", "invalid_constraint"),
+    ({"guided_json": ""}, "guided_json", "invalid_constraint"),
+    ({"guided_grammar": ["a"]}, "guided_grammar", "invalid_constraint"),
+    ({"structured_outputs": {}}, "structured_outputs", "invalid_constraint"),
+    ({"structured_outputs": "json"}, "structured_outputs", "invalid_constraint"),
+    ({"structured_outputs": {"json_object": False}}, "structured_outputs.json_object", "invalid_constraint"),
+    ({"structured_outputs": {"regex": "a", "whitespace_pattern": " "}}, "structured_outputs", "invalid_constraint"),
+    ({"response_format": "json_object"}, "response_format", "invalid_constraint"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema", "invalid_constraint"),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+        "response_format.json_schema.schema",
+        "invalid_constraint",
+    ),
+    ({"guided_options": [], "guided_json": SCHEMA}, "guided_options", "invalid_constraint"),
+    ({"guided_options": {"whitespace": "lots"}, "guided_json": SCHEMA}, "guided_json", "invalid_constraint"),
+    # options without anything that they could apply to
+    ({"guided_options": {"whitespace": "compact"}}, "guided_options.whitespace", "invalid_constraint"),
+    ({"guided_whitespace_pattern": " ?"}, "guided_whitespace_pattern", "invalid_constraint"),
+    ({"guided_regex": "a", "guided_whitespace_pattern": " ?"}, "guided_whitespace_pattern", "invalid_constraint"),
+    (
+        {"guided_json": SCHEMA, "guided_whitespace_pattern": "", "guided_options": {"whitespace_pattern": ""}},
+        "guided_whitespace_pattern",
+        "invalid_constraint",
+    ),
+    # not enforced
+    ({"guided_json": SCHEMA, "guided_decoding_backend": "outlines"}, "guided_decoding_backend", "not_enforced"),
+    ({"guided_decoding_backend": "xgrammar"}, "guided_decoding_backend", "not_enforced"),
+    ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag", "not_enforced"),
+    ({"response_format": {"type": "structural_tag"}}, "response_format", "not_enforced"),
+    ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice", "not_enforced"),
+    ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", "not_enforced"),
+    ({"tools": [TOOL, STRICT_TOOL]}, "tools.1.function.strict", "not_enforced"),
+    ({"tools": [TOOL], "guided_regex": "a"}, "tools", "not_enforced"),
+    ({"use_beam_search": True, "guided_regex": "a"}, "use_beam_search", "not_enforced"),
+    ({"stop": ["x"], "guided_regex": "a"}, "stop", "not_enforced"),
+    ({"stop": "x", "response_format": {"type": "json_object"}}, "stop", "not_enforced"),
+    ({"ignore_eos": True, "guided_regex": "a"}, "ignore_eos", "not_enforced"),
+    ({"include_stop_str_in_output": True, "guided_regex": "a"}, "include_stop_str_in_output", "not_enforced"),
+]
+
+
+@pytest.mark.parametrize(("body", "param", "code"), REFUSED, ids=lambda v: str(v)[:60])
+def test_refusals_name_the_field(body, param, code):
+    with pytest.raises(RequestRefused) as refused:
+        read_constraint({"messages": [], **body})
+    assert (refused.value.param, refused.value.code) == (param, code)
+    assert len(refused.value.message) > 10
+    assert param.split("#")[0].split(":")[0].split(".")[0] in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"guided_json": SCHEMA},
+        {"guided_whatever": 1},
+        {"structured_outputs": {"regex": "a"}},
+        {"response_format": {"type": "json_object"}},
+        {"text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}},
+        {"output_format": {"type": "json_schema", "schema": SCHEMA}},
+        {"tools": [TOOL], "tool_choice": "required"},
+    ],
+    ids=str,
+)
+def test_other_routes_refuse_every_spelling(body):
+    with pytest.raises(RequestRefused):
+        refuse_any_constraint(body, "/v1/responses")
+
+
+def test_other_routes_let_plain_requests_through():
+    refuse_any_constraint({"input": "hi", "text": {"format": {"type": "text"}}, "guided_json": None}, "/v1/responses")
+
+
+def test_what_vllm_gets_to_see():
+    body = {
+        "messages": [],
+        "guided_json": SCHEMA,
+        "structured_outputs": None,
+        "response_format": {"type": "text"},
+        "n": 2,
+    }
+    assert without_constraint(body) == {"messages": [], "response_format": {"type": "text"}, "n": 2}
