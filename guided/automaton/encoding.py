@@ -1,4 +1,4 @@
-"""How a character is written as bytes: as UTF-8, or inside a JSON string; sets of characters and automata become parts of a network.
+"""How a character is written as bytes, as UTF-8 or inside a JSON string: sets and automata become parts of a network.
 
 A set of code points of one encoded length is a set of fixed-length digit strings: lead and continuation digits of 6
 bits in UTF-8, hex digits of 4 bits in `\\uXXXX`. Splitting its ranges digit by digit (Thompson's construction for

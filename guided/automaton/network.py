@@ -118,6 +118,32 @@ class Network:
             self.byte_sets.append(symbols)
         return known
 
+    def extend(self, final: np.ndarray, source: np.ndarray, byte: np.ndarray, target: np.ndarray) -> int:
+        """Many new states and edges over single bytes at once; returns the id of the first new state.
+
+        Args:
+            final: bool[num_new_states].
+            source, byte, target: int64[num_edges]; states count from the first new one.
+        """
+        base, first_edge_id = len(self.final), len(self.kind)
+        order = np.argsort(source, kind="stable")
+        source, byte, target = source[order], byte[order], target[order]
+        opens = np.append(True, source[1:] != source[:-1])[: len(source)]  # first edge of its source
+        following = np.arange(first_edge_id + 1, first_edge_id + len(source) + 1)
+        following[np.append(opens[1:], True)[: len(source)]] = -1
+        first_edge = np.full(len(final), -1, dtype=np.int64)
+        first_edge[source[opens]] = first_edge_id + np.flatnonzero(opens)
+        set_ids = np.zeros(256, dtype=np.int64)
+        for value in np.unique(byte).tolist():
+            set_ids[value] = self._byte_set_id(1 << value)
+        self.first_edge += first_edge.tolist()
+        self.final += final.tolist()
+        self.next_edge += following.tolist()
+        self.kind += [BYTES] * len(source)
+        self.label += set_ids[byte].tolist()
+        self.target += (target + base).tolist()
+        return base
+
     # --- rules ------------------------------------------------------------------------------------------------------
 
     def rule(self, build: Callable[[], int] | None = None) -> int:

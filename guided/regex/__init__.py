@@ -1,0 +1,76 @@
+"""Regular expressions: pattern text in, automata over characters or a network over bytes out; knows no vocabulary.
+
+pattern --parse--> syntax tree --compile--> CharNfa --embed--> Network
+"""
+
+from __future__ import annotations
+
+from guided.automaton.char_dfa import CharDfa
+from guided.automaton.char_nfa import CharNfa, determinise
+from guided.automaton.encoding import Utf8Encoder, embed_nfa
+from guided.automaton.network import Network
+from guided.errors import InvalidConstraint, LimitExceeded, Unsatisfiable
+from guided.limits import Budget
+from guided.regex.characters import warm
+from guided.regex.compile import compile_tree
+from guided.regex.parse import FLAGS, parse
+from guided.regex.syntax import settle_ends, unanchored
+
+__all__ = ["build_network", "pattern_dfa", "pattern_nfa", "warm"]
+
+
+def pattern_nfa(
+    pattern: str, *, flags: int | str = 0, dialect: str = "python", search: bool = False, budget: Budget | None = None
+) -> CharNfa:
+    """The automaton of the texts that match a pattern.
+
+    Args:
+        flags: `re` flags, or their letters ("im").
+        dialect: "python" (`re`) | "ecma" (ECMA-262, the dialect of JSON Schema).
+        search: the pattern may match anywhere in the text (`re.search`), instead of the whole of it (`re.fullmatch`).
+
+    Raises:
+        InvalidConstraint, UnsupportedKeyword: with the column.
+        LimitExceeded: too many states, nested too deeply, out of time.
+    """
+    budget = budget or Budget()
+    bits = _flag_bits(flags) if isinstance(flags, str) else int(flags)
+    tree = parse(pattern, bits, dialect, budget)
+    try:
+        whole = unanchored(tree) if search else tree
+        return compile_tree(settle_ends(whole, at_start=True, at_end=True), budget)
+    except RecursionError as error:
+        raise LimitExceeded("the pattern is nested too deeply", limit="nesting", source=pattern, column=0) from error
+
+
+def pattern_dfa(
+    pattern: str, *, flags: int | str = 0, dialect: str = "python", search: bool = False, budget: Budget | None = None
+) -> CharDfa:
+    """`pattern_nfa`, determinised; the empty automaton if nothing matches. Same arguments, same errors."""
+    budget = budget or Budget()
+    return determinise(pattern_nfa(pattern, flags=flags, dialect=dialect, search=search, budget=budget), budget)
+
+
+def build_network(pattern: str, budget: Budget) -> Network:
+    """The network of `re.fullmatch(pattern)` over UTF-8.
+
+    Raises:
+        Unsatisfiable: no string matches.
+        InvalidConstraint, UnsupportedKeyword, LimitExceeded: as `pattern_nfa`.
+    """
+    nfa = pattern_nfa(pattern, budget=budget)
+    if nfa.is_empty():
+        raise Unsatisfiable("no string matches this regex", source=pattern, column=0)
+    network = Network()
+    network.root = network.rule()
+    network.define(network.root, embed_nfa(network, nfa, Utf8Encoder(network)))
+    return network
+
+
+def _flag_bits(letters: str) -> int:
+    bits = 0
+    for letter in letters:
+        if letter not in FLAGS:
+            raise InvalidConstraint(f"unknown regex flag {letter!r}")
+        bits |= FLAGS[letter]
+    return bits

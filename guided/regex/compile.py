@@ -1,0 +1,135 @@
+"""Syntax tree -> automaton over characters, by Thompson's construction; knows no concrete syntax and no bytes.
+
+`build(node, source)` adds edges that leave `source` and returns the state where the node ends. It never adds an edge
+into `source`, so branches may share it, and never one out of a given `target`: loops get a state of their own.
+"""
+
+from __future__ import annotations
+
+from guided.automaton.char_nfa import CharNfa
+from guided.limits import Budget
+from guided.regex.lookaround import AssertingNfa, resolve
+from guided.regex.syntax import Alternation, Chars, Look, Node, Repeat, Sequence, max_width
+
+
+def compile_tree(tree: Node, budget: Budget) -> CharNfa:
+    """The automaton of a tree.
+
+    Raises:
+        LimitExceeded: more states than `limits.states`, or out of time.
+    """
+    builder = _Builder(budget)
+    nfa = builder.nfa
+    nfa.accepting.add(builder.build(tree, nfa.start))
+    budget.check("regex", states=nfa.num_states)
+    return resolve(nfa, budget) if nfa.tests else nfa
+
+
+class _Builder:
+    def __init__(self, budget: Budget) -> None:
+        self.nfa = AssertingNfa()
+        self.budget = budget
+        self._bodies: dict[tuple[bool, Node], int] = {}
+        self._next_check = 1000
+
+    def build(self, node: Node, source: int, target: int | None = None) -> int:
+        """From source through the node; ends in `target` if one is given."""
+        match node:
+            case Chars(characters):
+                end = self._state() if target is None else target
+                self.nfa.arc(source, characters, end)
+                return end
+            case Sequence(items):
+                return self._sequence(items, source, target)
+            case Alternation(items):
+                return self._alternation(items, source, target)
+            case Repeat():
+                return self._finish(self._repeat(node, source), target)
+            case Look():
+                end = self._state() if target is None else target
+                self.nfa.test(source, self._body(node), node.negative, end)
+                return end
+
+    def _state(self) -> int:
+        state = self.nfa.state()
+        if state >= self._next_check:
+            self.budget.check("regex", states=state)
+            self._next_check = state + 1000
+        return state
+
+    def _finish(self, end: int, target: int | None) -> int:
+        if target is None or end == target:
+            return end
+        self.nfa.epsilon(end, target)
+        return target
+
+    def _sequence(self, items: tuple[Node, ...], source: int, target: int | None) -> int:
+        for item in items[:-1]:
+            source = self.build(item, source)
+        return self.build(items[-1], source, target) if items else self._finish(source, target)
+
+    def _alternation(self, items: tuple[Node, ...], source: int, target: int | None) -> int:
+        """All branches share source and target; branches that begin with equal sets share that edge (a prefix tree)."""
+        end = self._state() if target is None else target
+        branches = [item.items if isinstance(item, Sequence) else (item,) for item in items]
+        self._branches(branches, 0, source, end)
+        return end
+
+    def _branches(self, branches: list[tuple[Node, ...]], depth: int, source: int, end: int) -> None:
+        """Builds the branches from item `depth` on; an explicit stack, since literals may be long."""
+        worklist = [(branches, depth, source)]
+        while worklist:
+            branches, depth, source = worklist.pop()
+            groups: dict[object, list[tuple[Node, ...]]] = {}
+            for branch in branches:
+                shared = depth < len(branch) and isinstance(branch[depth], Chars)
+                groups.setdefault(branch[depth].characters if shared else id(branch), []).append(branch)
+            for group in groups.values():
+                if len(group) == 1:
+                    self._sequence(group[0][depth:], source, end)
+                else:
+                    worklist.append((group, depth + 1, self.build(group[0][depth], source)))
+
+    def _repeat(self, node: Repeat, source: int) -> int:
+        for _ in range(node.lo - (node.hi is None)):
+            source = self.build(node.item, source)
+        if node.hi is None:
+            return self._plus(node.item, source) if node.lo else self._star(node.item, source)
+        if node.hi > node.lo:
+            source = self._optional_copies(node.item, source, node.hi - node.lo)
+        return source
+
+    def _optional_copies(self, item: Node, source: int, count: int) -> int:
+        end = self._state()
+        for _ in range(count):
+            self.nfa.epsilon(source, end)
+            source = self.build(item, source)
+        self.nfa.epsilon(source, end)
+        return end
+
+    def _star(self, item: Node, source: int) -> int:
+        hub = self._state()
+        self.nfa.epsilon(source, hub)
+        self.build(item, hub, hub)
+        return hub
+
+    def _plus(self, item: Node, source: int) -> int:
+        if isinstance(item, Chars):
+            end = self.build(item, source)
+            self.nfa.arc(end, item.characters, end)
+            return end
+        hub = self._state()
+        self.nfa.epsilon(source, hub)
+        end = self.build(item, hub, self._state())
+        self.nfa.epsilon(end, hub)
+        return end
+
+    def _body(self, look: Look) -> int:
+        """The body of a lookaround, built once however often it occurs."""
+        key = (look.behind, look.body)
+        body = self._bodies.get(key)
+        if body is None:
+            start, end = self._state(), self._state()
+            self.build(look.body, start, end)
+            body = self._bodies[key] = self.nfa.add_body(start, end, look.behind, max_width(look.body))
+        return body
