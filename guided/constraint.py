@@ -104,7 +104,10 @@ class Constraint:
     def _make(cls, kind: Kind, value: Any, options: dict[str, str] | None = None) -> Constraint:
         try:
             text = json.dumps(
-                {"kind": kind, "value": value, "options": options or {}}, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+                {"kind": kind, "value": value, "options": options or {}},
+                ensure_ascii=False,
+                allow_nan=False,
+                separators=(",", ":"),
             )
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidConstraint(f"the constraint cannot be written as JSON: {error}") from error

@@ -1,10 +1,10 @@
 """The error tree of the library: every refusal says what is wrong, where, and by which code; knows nothing of HTTP.
 
-    ConstraintError                    base, never raised itself
-    ├── InvalidConstraint              not a regex / schema / grammar / list of choices at all
-    ├── UnsupportedKeyword             well formed, but names something that cannot be enforced
-    ├── Unsatisfiable                  nothing satisfies it
-    └── LimitExceeded                  a limit of `guided.limits.Limits` was reached; names the limit
+ConstraintError                    base, never raised itself
+├── InvalidConstraint              not a regex / schema / grammar / list of choices at all
+├── UnsupportedKeyword             well formed, but names something that cannot be enforced
+├── Unsatisfiable                  nothing satisfies it
+└── LimitExceeded                  a limit of `guided.limits.Limits` was reached; names the limit
 """
 
 from __future__ import annotations

@@ -35,7 +35,18 @@ class Budget:
     deadline: float = 0.0  # time.monotonic() seconds
 
     def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Starts the clock anew: for work that is done later on the same constraint."""
         self.deadline = time.monotonic() + self.limits.seconds
+
+    def check_size(self, constraint_bytes: int) -> None:
+        """Raises LimitExceeded if the text of the constraint is longer than the limits allow."""
+        if constraint_bytes > self.limits.constraint_bytes:
+            self._refuse(
+                "constraint_bytes", f"{constraint_bytes:,} bytes", f"{self.limits.constraint_bytes:,}", "its text"
+            )
 
     def check(self, stage: str, *, states: int = 0, memory_bytes: int = 0, depth: int = 0) -> None:
         """Raises LimitExceeded, naming the limit and the stage, if any of the given amounts is beyond the limits."""
@@ -51,4 +62,6 @@ class Budget:
 
     @staticmethod
     def _refuse(limit: str, reached: str, allowed: str, stage: str) -> None:
-        raise LimitExceeded(f"the constraint is too complex: {reached} in {stage}, limit {limit} = {allowed}", limit=limit)
+        raise LimitExceeded(
+            f"the constraint is too complex: {reached} in {stage}, limit {limit} = {allowed}", limit=limit
+        )

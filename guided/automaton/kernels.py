@@ -1,0 +1,328 @@
+"""Compiled inner loops of `LazyDfa`: configurations of a network are closed, interned and expanded; allocates nothing.
+
+All state lives in flat arrays owned by `LazyDfa`. A kernel that runs out of room or meets a rule that is not built yet
+stops with a status and changes nothing that matters: the owner makes room or builds the rule and calls it again.
+Interning is hash-consing with open addressing; stacks are shared cons cells, so a configuration is a sorted list of
+(state, stack id) pairs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from guided.automaton.network import BYTES, EPSILON
+
+DONE, FULL, NEEDS_RULE = 0, 1, 2  # status of a kernel
+DEAD = -1
+
+# slots of Machine.counts
+STACKS, ITEMS, CONFIGS, CLASSES, WORK, EDGES, STAMP, NEEDED_RULE, FULL_ARRAY = range(9)
+
+
+FIRST_EDGE, FINAL = range(2)  # columns of NetworkArrays.states
+NEXT, KIND, LABEL, TARGET = range(4)  # columns of NetworkArrays.edges
+ACCEPTING, EXPANDED = range(2)  # columns of Machine.flags
+
+
+class NetworkArrays(NamedTuple):
+    """The network as arrays (see `Network` for the meaning of each column). Few arrays: each costs a kernel call time."""
+
+    states: np.ndarray  # int32[states, 2]: FIRST_EDGE, FINAL
+    edges: np.ndarray  # int32[edges, 4]: NEXT, KIND, LABEL, TARGET
+    rule_start: np.ndarray  # int32[rules], -1 = not built yet
+    set_has_class: np.ndarray  # uint8[byte sets, classes]: the set contains the class
+
+
+class Machine(NamedTuple):
+    """The interned part: stacks, configurations, transitions, and scratch space."""
+
+    counts: np.ndarray  # int64[9]: how much of each array is used, and what a kernel that stopped is waiting for
+    stacks: np.ndarray  # int32[stacks, 2]: return state on top, the stack below; stack 0 is the empty stack
+    stack_table: np.ndarray  # int32[2^k]: hash table of stack ids, -1 = free
+    items: np.ndarray  # int32[items, 2]: network state, stack id
+    config_begin: np.ndarray  # int32[configs + 1]: first item of each configuration
+    config_hash: np.ndarray  # uint64[configs]
+    config_table: np.ndarray  # int32[2^k]: hash table of configuration ids, -1 = free
+    flags: np.ndarray  # uint8[configs, 2]: ACCEPTING, EXPANDED (the row of delta is filled)
+    delta: np.ndarray  # int32[configs, classes]: next configuration, -1 = dead
+    class_of: np.ndarray  # uint8[256]: byte -> class
+    queue: np.ndarray  # int32[work, 2]: scratch of one closure: network state, stack id
+    out_key: np.ndarray  # int64[work]: items of the closure that read a byte: state << 32 | stack
+    seen: np.ndarray  # int64[2^k >= 2 * work, 2]: scratch hash set of queued items: key, closure number
+    byte_edges: np.ndarray  # int32[work, 3]: leaving the configuration being expanded: label, target, stack
+    patterns: np.ndarray  # int64[256, 2]: set of these edges that a class takes, and where that led
+
+
+@njit(cache=True, inline="always")
+def _mix(value):
+    """Finaliser of splitmix64."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+@njit(cache=True)
+def _intern_stack(machine, return_state, parent):
+    """The stack with return_state on top of parent; -1 when there is no room."""
+    mask = machine.stack_table.size - 1
+    key = (np.uint64(return_state) << np.uint64(32)) | np.uint64(parent)
+    slot = np.int64(_mix(key) & np.uint64(mask))
+    while machine.stack_table[slot] >= 0:
+        found = machine.stack_table[slot]
+        if machine.stacks[found, 0] == return_state and machine.stacks[found, 1] == parent:
+            return found
+        slot = (slot + 1) & mask
+    new = machine.counts[STACKS]
+    if new >= machine.stacks.shape[0]:
+        machine.counts[FULL_ARRAY] = STACKS
+        return -1
+    machine.stacks[new, 0] = return_state
+    machine.stacks[new, 1] = parent
+    machine.stack_table[slot] = new
+    machine.counts[STACKS] = new + 1
+    return new
+
+
+@njit(cache=True)
+def _queue(machine, state, stack):
+    """Adds an item to the closure's queue unless it was there; False when there is no room."""
+    mask = machine.seen.shape[0] - 1
+    key = (np.int64(state) << 32) | np.int64(stack)
+    stamp = machine.counts[STAMP]
+    slot = np.int64(_mix(np.uint64(key)) & np.uint64(mask))
+    while machine.seen[slot, 1] == stamp:
+        if machine.seen[slot, 0] == key:
+            return True
+        slot = (slot + 1) & mask
+    work = machine.counts[WORK]
+    if work >= machine.queue.shape[0]:
+        machine.counts[FULL_ARRAY] = WORK
+        return False
+    machine.seen[slot, 0] = key
+    machine.seen[slot, 1] = stamp
+    machine.queue[work, 0] = state
+    machine.queue[work, 1] = stack
+    machine.counts[WORK] = work + 1
+    return True
+
+
+@njit(cache=True)
+def _begin_closure(machine):
+    machine.counts[WORK] = 0
+    machine.counts[STAMP] += 1
+
+
+@njit(cache=True)
+def _follow(network, machine, state, stack):
+    """Queues what `state` reaches without reading; (status, does it read a byte?)."""
+    returns = network.states[state, FINAL] and stack != 0
+    if returns and not _queue(machine, machine.stacks[stack, 0], machine.stacks[stack, 1]):
+        return FULL, False
+    reads = False
+    edge = network.states[state, FIRST_EDGE]
+    while edge >= 0:
+        target = network.edges[edge, TARGET]
+        if network.edges[edge, KIND] == BYTES:
+            reads = True
+        elif network.edges[edge, KIND] == EPSILON:
+            if not _queue(machine, target, stack):
+                return FULL, False
+        else:
+            start = network.rule_start[network.edges[edge, LABEL]]
+            if start < 0:
+                machine.counts[NEEDED_RULE] = network.edges[edge, LABEL]
+                return NEEDS_RULE, False
+            inner = stack
+            if not (
+                network.states[target, FINAL] and network.states[target, FIRST_EDGE] < 0
+            ):  # else a tail call: nothing to return to
+                inner = _intern_stack(machine, target, stack)
+            if inner < 0 or not _queue(machine, start, inner):
+                return FULL, False
+        edge = network.edges[edge, NEXT]
+    return DONE, reads
+
+
+@njit(cache=True)
+def _close(network, machine):
+    """Closes the queued items and interns the result: (status, configuration or DEAD)."""
+    done = 0
+    items = 0
+    accepts = False
+    while done < machine.counts[WORK]:
+        state = machine.queue[done, 0]
+        stack = machine.queue[done, 1]
+        done += 1
+        if network.states[state, FINAL] and stack == 0:
+            accepts = True
+        status, reads = _follow(network, machine, state, stack)
+        if status != DONE:
+            return status, DEAD
+        if reads:
+            machine.out_key[items] = (np.int64(state) << 32) | np.int64(stack)
+            items += 1
+    if items == 0 and not accepts:
+        return DONE, DEAD
+    _sort(machine.out_key, items)
+    config = _intern_config(machine, items, accepts)
+    return (DONE if config >= 0 else FULL), config
+
+
+@njit(cache=True)
+def _sort(keys, count):
+    """Sorts keys[:count]; most configurations have one to five items."""
+    if count > 24:
+        keys[:count].sort()
+        return
+    for i in range(1, count):
+        key = keys[i]
+        j = i - 1
+        while j >= 0 and keys[j] > key:
+            keys[j + 1] = keys[j]
+            j -= 1
+        keys[j + 1] = key
+
+
+@njit(cache=True)
+def _same_config(machine, config, count, accepts):
+    begin = machine.config_begin[config]
+    if machine.config_begin[config + 1] - begin != count or machine.flags[config, ACCEPTING] != accepts:
+        return False
+    for i in range(count):
+        key = (np.int64(machine.items[begin + i, 0]) << 32) | np.int64(machine.items[begin + i, 1])
+        if key != machine.out_key[i]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _intern_config(machine, count, accepts):
+    """The configuration with the items out_key[:count]; -1 when there is no room."""
+    digest = np.uint64(accepts) + np.uint64(1)
+    for i in range(count):
+        digest = _mix(digest ^ np.uint64(machine.out_key[i])) + np.uint64(i)
+    mask = machine.config_table.size - 1
+    slot = np.int64(digest & np.uint64(mask))
+    while machine.config_table[slot] >= 0:
+        found = machine.config_table[slot]
+        if machine.config_hash[found] == digest and _same_config(machine, found, count, accepts):
+            return found
+        slot = (slot + 1) & mask
+    new = machine.counts[CONFIGS]
+    begin = machine.counts[ITEMS]
+    if new >= machine.flags.shape[0]:
+        machine.counts[FULL_ARRAY] = CONFIGS
+        return -1
+    if begin + count > machine.items.shape[0]:
+        machine.counts[FULL_ARRAY] = ITEMS
+        return -1
+    for i in range(count):
+        machine.items[begin + i, 0] = np.int32(machine.out_key[i] >> 32)
+        machine.items[begin + i, 1] = np.int32(machine.out_key[i] & 0xFFFFFFFF)
+    machine.config_begin[new + 1] = begin + count
+    machine.config_hash[new] = digest
+    machine.flags[new, ACCEPTING] = accepts
+    machine.flags[new, EXPANDED] = 0
+    machine.config_table[slot] = new
+    machine.counts[ITEMS] = begin + count
+    machine.counts[CONFIGS] = new + 1
+    return new
+
+
+@njit(cache=True)
+def start(network, machine, state):
+    """Interns the closure of (state, empty stack): (status, configuration)."""
+    _begin_closure(machine)
+    _queue(machine, state, 0)
+    return _close(network, machine)
+
+
+@njit(cache=True)
+def _byte_edges(network, machine, config):
+    """Collects the byte edges that leave a configuration; their number, or -1 when there is no room."""
+    count = 0
+    for item in range(machine.config_begin[config], machine.config_begin[config + 1]):
+        edge = network.states[machine.items[item, 0], FIRST_EDGE]
+        while edge >= 0:
+            if network.edges[edge, KIND] == BYTES:
+                if count >= machine.byte_edges.shape[0]:
+                    machine.counts[FULL_ARRAY] = EDGES
+                    return -1
+                machine.byte_edges[count, 0] = network.edges[edge, LABEL]
+                machine.byte_edges[count, 1] = network.edges[edge, TARGET]
+                machine.byte_edges[count, 2] = machine.items[item, 1]
+                count += 1
+            edge = network.edges[edge, NEXT]
+    return count
+
+
+@njit(cache=True)
+def _move(network, machine, edges, byte_class):
+    """The configuration after one byte of the class: (status, configuration or DEAD)."""
+    _begin_closure(machine)
+    for edge in range(edges):
+        taken = network.set_has_class[machine.byte_edges[edge, 0], byte_class]
+        if taken and not _queue(machine, machine.byte_edges[edge, 1], machine.byte_edges[edge, 2]):
+            return FULL, DEAD
+    return _close(network, machine)
+
+
+@njit(cache=True)
+def expand(network, machine, config):
+    """Fills delta[config, :]; classes that take the same edges share one closure. Returns a status."""
+    if machine.flags[config, EXPANDED]:
+        return DONE
+    edges = _byte_edges(network, machine, config)
+    if edges < 0:
+        return FULL
+    patterns = 0
+    for byte_class in range(machine.counts[CLASSES]):
+        bits = np.int64(0)
+        for edge in range(edges):
+            if network.set_has_class[machine.byte_edges[edge, 0], byte_class]:
+                bits |= np.int64(1) << (edge & 63)
+        result = DEAD
+        if bits != 0:
+            known = patterns
+            if edges <= 64:
+                known = 0
+                while known < patterns and machine.patterns[known, 0] != bits:
+                    known += 1
+            if known < patterns:
+                result = machine.patterns[known, 1]
+            else:
+                status, result = _move(network, machine, edges, byte_class)
+                if status != DONE:
+                    return status
+                machine.patterns[patterns, 0] = bits
+                machine.patterns[patterns, 1] = result
+                patterns += 1
+        machine.delta[config, byte_class] = result
+    machine.flags[config, EXPANDED] = 1
+    return DONE
+
+
+@njit(cache=True)
+def rebuild_stack_table(stacks, count, table):
+    """Enters stacks 1..count-1 into an empty hash table."""
+    mask = table.size - 1
+    for stack in range(1, count):
+        key = (np.uint64(stacks[stack, 0]) << np.uint64(32)) | np.uint64(stacks[stack, 1])
+        slot = np.int64(_mix(key) & np.uint64(mask))
+        while table[slot] >= 0:
+            slot = (slot + 1) & mask
+        table[slot] = stack
+
+
+@njit(cache=True)
+def rebuild_config_table(config_hash, count, table):
+    """Enters configurations 0..count-1 into an empty hash table."""
+    mask = table.size - 1
+    for config in range(count):
+        slot = np.int64(config_hash[config] & np.uint64(mask))
+        while table[slot] >= 0:
+            slot = (slot + 1) & mask
+        table[slot] = config

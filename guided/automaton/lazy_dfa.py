@@ -1,0 +1,267 @@
+"""A network is determinised on demand: byte strings go in, dense integer states come out; knows no vocabulary.
+
+State 0 is the start. `delta[state, class]` is filled for a whole state at a time, when it is first needed; `class_of`
+maps a byte to its class, and bytes that no edge tells apart share one. Late rules may bring byte sets that split a
+class: then the column is copied, which is right because both halves behaved alike in every state known so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from guided.automaton import kernels
+from guided.automaton.kernels import (
+    ACCEPTING,
+    CLASSES,
+    CONFIGS,
+    DEAD,
+    DONE,
+    EDGES,
+    EXPANDED,
+    FULL_ARRAY,
+    ITEMS,
+    NEEDED_RULE,
+    NEEDS_RULE,
+    STACKS,
+    WORK,
+)
+from guided.automaton.network import Network
+from guided.errors import Unsatisfiable
+from guided.limits import Budget
+
+_ALL_BYTES = (1 << 256) - 1
+_CLASS_CAPACITY = 32  # columns of delta to begin with
+
+
+class LazyDfa:
+    """The deterministic automaton of a network, as far as it has been visited.
+
+    Attributes:
+        network, machine: arrays for the kernels; replaced when they grow, so fetch them anew for each kernel call.
+    """
+
+    start = 0
+
+    def __init__(self, network: Network, budget: Budget) -> None:
+        """Raises Unsatisfiable where the network matches nothing."""
+        self.source = network
+        self.budget = budget
+        self._class_bytes = [_ALL_BYTES]  # the bytes of each class
+        self.machine = _new_machine(_CLASS_CAPACITY)
+        self.network = _mirror(network, None, np.zeros((0, _CLASS_CAPACITY), np.uint8))
+        self._split_classes(0)
+        start = network.build(network.root)
+        self._sync()
+        if self.run(lambda: kernels.start(self.network, self.machine, start)) == DEAD:
+            raise Unsatisfiable("nothing satisfies the constraint")
+
+    # --- what the rest of the pipeline asks ----------------------------------------------------------------------------
+
+    @property
+    def num_states(self) -> int:
+        """States interned so far."""
+        return int(self.machine.counts[CONFIGS])
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.machine.counts[CLASSES])
+
+    def is_accepting(self, state: int) -> bool:
+        return bool(self.machine.flags[state, ACCEPTING])
+
+    def step(self, state: int, byte: int) -> int:
+        """The state after one more byte, DEAD (-1) where it is not allowed."""
+        if not self.machine.flags[state, EXPANDED]:
+            self.run(lambda: kernels.expand(self.network, self.machine, state))
+        return int(self.machine.delta[state, self.machine.class_of[byte]])
+
+    def advance(self, state: int, data: bytes) -> int:
+        """The state after `data`, DEAD where it leaves the language."""
+        for byte in data:
+            state = self.step(state, byte)
+            if state == DEAD:
+                break
+        return state
+
+    def matches(self, data: bytes) -> bool:
+        """Is the whole of `data` in the language?"""
+        state = self.advance(self.start, data)
+        return state != DEAD and self.is_accepting(state)
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(array.nbytes for array in self.machine) + sum(array.nbytes for array in self.network)
+
+    # --- running kernels ----------------------------------------------------------------------------------------------
+
+    def run(self, kernel: Callable[[], int | tuple[int, int]]) -> int:
+        """Calls a kernel until it is done, making room and building rules as it asks; its result, if it has one.
+
+        Raises:
+            LimitExceeded: too many states, too much memory or time.
+        """
+        while True:
+            outcome = kernel()
+            status, result = outcome if isinstance(outcome, tuple) else (outcome, 0)
+            if status == DONE:
+                return result
+            self.budget.check("the automaton", states=self.num_states, memory_bytes=self.memory_bytes)
+            if status == NEEDS_RULE:
+                self.source.build(int(self.machine.counts[NEEDED_RULE]))
+                self._sync()
+            else:
+                self._make_room()
+
+    def _sync(self) -> None:
+        """Mirrors what was added to the network since the last time."""
+        known_sets = self.network.set_has_class.shape[0]
+        self.network = _mirror(self.source, self.network, self.network.set_has_class)
+        self._split_classes(known_sets)
+
+    def _split_classes(self, known_sets: int) -> None:
+        """Refines the byte classes by the byte sets from number `known_sets` on."""
+        for symbols in self.source.byte_sets[known_sets:]:
+            for index in range(len(self._class_bytes)):
+                inside = self._class_bytes[index] & symbols
+                if inside and inside != self._class_bytes[index]:
+                    self._class_bytes[index] ^= inside
+                    self._add_class(index, inside)
+        width = self.machine.delta.shape[1]
+        self.machine.counts[CLASSES] = len(self._class_bytes)
+        has_class = np.zeros((len(self.source.byte_sets), width), np.uint8)
+        has_class[:known_sets, : len(self._class_bytes)] = self.network.set_has_class[
+            :known_sets, : len(self._class_bytes)
+        ]
+        for row, symbols in enumerate(self.source.byte_sets[known_sets:], known_sets):
+            for column, members in enumerate(self._class_bytes):
+                has_class[row, column] = (members & symbols) != 0
+        self.network = self.network._replace(set_has_class=has_class)
+
+    def _add_class(self, origin: int, members: int) -> None:
+        """A new class that was part of class `origin` so far."""
+        new = len(self._class_bytes)
+        self._class_bytes.append(members)
+        if new >= self.machine.delta.shape[1]:
+            self._widen()
+        self.machine.delta[:, new] = self.machine.delta[:, origin]
+        self.network.set_has_class[:, new] = self.network.set_has_class[:, origin]
+        for byte in _members(members):
+            self.machine.class_of[byte] = new
+
+    def _widen(self) -> None:
+        self.machine = self.machine._replace(delta=_wider(self.machine.delta, DEAD))
+        self.network = self.network._replace(set_has_class=_wider(self.network.set_has_class, 0))
+
+    def _make_room(self) -> None:
+        """Doubles the arrays that the kernel found full."""
+        full = int(self.machine.counts[FULL_ARRAY])
+        self.machine = _GROW[full](self.machine)
+        if full in (WORK, EDGES):
+            self.budget.check("one step of the automaton", states=self.machine.queue.shape[0])
+
+
+def _members(symbols: int) -> list[int]:
+    return [byte for byte in range(256) if symbols >> byte & 1]
+
+
+def _mirror(network: Network, known: kernels.NetworkArrays | None, set_has_class: np.ndarray) -> kernels.NetworkArrays:
+    """The network's lists as arrays; only what is new since `known` is converted."""
+
+    def columns(known_rows: np.ndarray | None, *lists: Sequence[int]) -> np.ndarray:
+        done = 0 if known_rows is None else len(known_rows)
+        new = np.empty((len(lists[0]) - done, len(lists)), np.int32)
+        for column, values in enumerate(lists):
+            new[:, column] = values[done:]
+        return new if known_rows is None else np.concatenate([known_rows, new])
+
+    return kernels.NetworkArrays(
+        states=columns(known and known.states, network.first_edge, network.final),
+        edges=columns(known and known.edges, network.next_edge, network.kind, network.label, network.target),
+        rule_start=np.array(network.rule_start, np.int32),
+        set_has_class=set_has_class,
+    )
+
+
+# --- memory of the machine --------------------------------------------------------------------------------------------
+
+
+def _new_machine(
+    classes: int, configs: int = 512, stacks: int = 512, items: int = 2048, work: int = 512
+) -> kernels.Machine:
+    counts = np.zeros(9, np.int64)
+    counts[STACKS] = 1  # the empty stack
+    return kernels.Machine(
+        counts=counts,
+        stacks=np.zeros((stacks, 2), np.int32),
+        stack_table=np.full(4 * stacks, -1, np.int32),
+        items=np.empty((items, 2), np.int32),
+        config_begin=np.zeros(configs + 1, np.int32),
+        config_hash=np.zeros(configs, np.uint64),
+        config_table=np.full(4 * configs, -1, np.int32),
+        flags=np.zeros((configs, 2), np.uint8),
+        delta=np.full((configs, classes), DEAD, np.int32),
+        class_of=np.zeros(256, np.uint8),
+        **_scratch(work),
+        patterns=np.zeros((257, 2), np.int64),
+    )
+
+
+def _scratch(work: int) -> dict[str, np.ndarray]:
+    return {
+        "queue": np.empty((work, 2), np.int32),
+        "out_key": np.empty(work, np.int64),
+        "seen": np.zeros((4 * work, 2), np.int64),
+        "byte_edges": np.empty((4 * work, 3), np.int32),
+    }
+
+
+def _resized(array: np.ndarray) -> np.ndarray:
+    """A copy with room for twice as many rows; the new rows are not initialised."""
+    grown = np.empty((2 * array.shape[0], *array.shape[1:]), array.dtype)
+    grown[: array.shape[0]] = array
+    return grown
+
+
+def _wider(array: np.ndarray, fill: int) -> np.ndarray:
+    return np.concatenate([array, np.full_like(array, fill)], axis=1)
+
+
+def _grow_scratch(machine: kernels.Machine) -> kernels.Machine:
+    return machine._replace(**_scratch(2 * machine.queue.shape[0]))
+
+
+def _grow_items(machine: kernels.Machine) -> kernels.Machine:
+    return machine._replace(items=_resized(machine.items))
+
+
+def _grow_stacks(machine: kernels.Machine) -> kernels.Machine:
+    stacks = _resized(machine.stacks)
+    table = np.full(4 * len(stacks), -1, np.int32)
+    kernels.rebuild_stack_table(stacks, int(machine.counts[STACKS]), table)
+    return machine._replace(stacks=stacks, stack_table=table)
+
+
+def _grow_configs(machine: kernels.Machine) -> kernels.Machine:
+    room = 2 * len(machine.flags)
+    begin = np.zeros(room + 1, np.int32)
+    begin[: machine.config_begin.size] = machine.config_begin
+    table = np.full(4 * room, -1, np.int32)
+    kernels.rebuild_config_table(machine.config_hash, int(machine.counts[CONFIGS]), table)
+    return machine._replace(
+        config_begin=begin,
+        config_hash=_resized(machine.config_hash),
+        config_table=table,
+        flags=_resized(machine.flags),
+        delta=_resized(machine.delta),
+    )
+
+
+_GROW = {
+    STACKS: _grow_stacks,
+    ITEMS: _grow_items,
+    CONFIGS: _grow_configs,
+    WORK: _grow_scratch,
+    EDGES: _grow_scratch,
+}

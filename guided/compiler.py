@@ -1,0 +1,65 @@
+"""The one place where the stages meet: constraint -> network -> automaton -> index, timed and budgeted."""
+
+from __future__ import annotations
+
+from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.network import Network
+from guided.constraint import Constraint
+from guided.errors import InvalidConstraint
+from guided.index.token_index import TokenIndex
+from guided.limits import Budget, Limits
+from guided.vocabulary import Vocabulary
+
+
+def compile(constraint: Constraint, vocabulary: Vocabulary, limits: Limits | None = None) -> TokenIndex:
+    """The index of a constraint, with the row of its start state; the rest grows on demand or by `TokenIndex.close`.
+
+    Raises:
+        ConstraintError: the constraint is refused; see `guided.errors`.
+    """
+    budget = Budget(limits or Limits())
+    index = TokenIndex(LazyDfa(build_network(constraint, budget), budget), vocabulary)
+    index.mask(index.start)
+    return index
+
+
+def build_network(constraint: Constraint, budget: Budget) -> Network:
+    """The recogniser of a constraint.
+
+    Raises:
+        ConstraintError: the constraint is refused.
+    """
+    budget.check_size(len(constraint.canonical_text.encode()))
+    value, options = constraint.value, constraint.options
+    # A front end is imported when it is first needed: the engine process and most servers need one or two of them.
+    match constraint.kind:
+        case "regex":
+            from guided import regex
+
+            return regex.build_network(value, budget)
+        case "choice":
+            from guided import choice
+
+            return choice.build_network(value, budget)
+        case "json":
+            from guided import json_schema
+
+            return json_schema.build_network(value, options, budget)
+        case "grammar":
+            from guided import grammar
+
+            return grammar.build_network(value, options, budget)
+    raise InvalidConstraint(f"there is no kind of constraint named {constraint.kind!r}")
+
+
+def warm_up() -> None:
+    """Compiles or loads every kernel, so that no request waits for Numba: seconds the first time, then from its disk cache."""
+    vocabulary = Vocabulary.from_tokens([b"a", b"\xc3", b"\xa9", b"", b""], eos_ids=[3], special_token_ids={"<s>": 4})
+    network = Network()
+    network.root = network.rule()
+    start, end = network.state(), network.state(final=True)
+    network.literal(start, b"a", end)
+    network.define(network.root, start)
+    index = TokenIndex(LazyDfa(network, Budget(Limits(seconds=600))), vocabulary)
+    index.min_tokens(index.start)
+    index.advance(index.start, 0)

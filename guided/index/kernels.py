@@ -1,0 +1,345 @@
+"""Compiled inner loops of `TokenIndex`: which tokens a state allows, as packed rows, equal rows stored once.
+
+The slow truth is one sentence: token t is allowed in state s if the automaton survives t's bytes from s. Here that
+is decided for all tokens at once, slice by slice (see `guided.index.slices`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from guided.automaton.kernels import CONFIGS, DEAD, DONE, EXPANDED, FULL, expand
+from guided.index.slices import BYTE, DEPTH, NUM_SLICED, SUBTREE_END, TOKEN_START
+
+UNKNOWN = -1
+ROW_COUNT, FILLED, ROWS_FULL = range(3)  # slots of Rows.counts
+MIXED = -1  # some characters of a profile lead on, others do not
+FRONTIER = 64  # states that one character of a profile may lead to; beyond that the slice is walked
+REACHED = 256  # states that strings of a profile may lead to; beyond that the slice is walked
+_NOT_READ, _ALL_DIE, _MIXED_CHARS = -1, -2, -3  # in Rows.char_next
+
+
+class Rows(NamedTuple):
+    """Rows of allowed tokens, interned."""
+
+    counts: np.ndarray  # int64[3]: ROW_COUNT, FILLED (states done by fill_all), ROWS_FULL (why a kernel stopped)
+    row_of: np.ndarray  # int32[states]: row of a state, UNKNOWN = not computed yet
+    rows: np.ndarray  # uint32[rows, words]: bit t % 32 of word t // 32 set = token t is allowed
+    row_hash: np.ndarray  # uint64[rows]
+    table: np.ndarray  # int32[2^k]: hash table of row ids
+    char_next: (
+        np.ndarray
+    )  # int32[states, NUM_SLICED]: the one state after any character of a profile, or why there is none
+
+
+class CharSteps(NamedTuple):
+    """How to read one character of a profile, in terms of the automaton's present byte classes."""
+
+    ascii_classes: np.ndarray  # int16[NUM_SLICED, 128]: distinct classes of the profile's ASCII characters
+    ascii_count: np.ndarray  # int64[NUM_SLICED]
+    range_classes: np.ndarray  # int16[ranges, 128]: distinct classes of the byte ranges of UTF-8
+    range_count: np.ndarray  # int64[ranges]
+
+
+# The well-formed byte sequences beyond ASCII (Unicode standard, table 3-7), as indices into UTF8_RANGES; -1 ends one.
+UTF8_RANGES = ((0x80, 0xBF), (0xC2, 0xDF), (0xE0, 0xE0), (0xA0, 0xBF), (0xE1, 0xEC), (0xEE, 0xEF), (0xED, 0xED), (0x80, 0x9F),
+               (0xF0, 0xF0), (0x90, 0xBF), (0xF1, 0xF3), (0xF4, 0xF4), (0x80, 0x8F))  # fmt: skip
+UTF8_SEQUENCES = np.array(
+    [
+        [1, 0, -1, -1],
+        [2, 3, 0, -1],
+        [4, 0, 0, -1],
+        [5, 0, 0, -1],
+        [6, 7, 0, -1],
+        [8, 9, 0, 0],
+        [10, 0, 0, 0],
+        [11, 12, 0, 0],
+    ],
+    np.int64,
+)
+
+
+@njit(cache=True)
+def char_steps(class_of, profile, ranges):
+    """CharSteps for the present byte classes."""
+    ascii_classes = np.zeros((NUM_SLICED, 128), np.int16)
+    ascii_count = np.zeros(NUM_SLICED, np.int64)
+    for slice_ in range(NUM_SLICED):
+        seen = np.zeros(256, np.uint8)
+        for byte in range(128):
+            if profile[slice_, byte] and not seen[class_of[byte]]:
+                seen[class_of[byte]] = 1
+                ascii_classes[slice_, ascii_count[slice_]] = class_of[byte]
+                ascii_count[slice_] += 1
+    range_classes = np.zeros((ranges.shape[0], 128), np.int16)
+    range_count = np.zeros(ranges.shape[0], np.int64)
+    for index in range(ranges.shape[0]):
+        seen = np.zeros(256, np.uint8)
+        for byte in range(ranges[index, 0], ranges[index, 1] + 1):
+            if not seen[class_of[byte]]:
+                seen[class_of[byte]] = 1
+                range_classes[index, range_count[index]] = class_of[byte]
+                range_count[index] += 1
+    return CharSteps(ascii_classes, ascii_count, range_classes, range_count)
+
+
+@njit(cache=True)
+def _move_all(network, machine, sources, num_sources, classes, num_classes, targets, num_targets):
+    """Adds to targets where any class leads from any source: (status, targets or MIXED, some dead, some alive)."""
+    dead = alive = False
+    for i in range(num_sources):
+        status = expand(network, machine, sources[i])
+        if status != DONE:
+            return status, 0, dead, alive
+        for c in range(num_classes):
+            target = machine.delta[sources[i], classes[c]]
+            if target == DEAD:
+                dead = True
+            else:
+                alive = True
+                num_targets = insert(targets, num_targets, target)
+            if num_targets == MIXED or (dead and alive):
+                return DONE, MIXED, dead, alive
+    return DONE, num_targets, dead, alive
+
+
+@njit(cache=True)
+def insert(states, count, state):
+    """Adds a state to a small set; the new size, or MIXED when it is no longer small."""
+    if _position(states, count, state) < count:
+        return count
+    if count == states.size:
+        return MIXED
+    states[count] = state
+    return count + 1
+
+
+@njit(cache=True)
+def _position(states, count, state):
+    """Where a state is among the first `count`, or count."""
+    for i in range(count):
+        if states[i] == state:
+            return i
+    return count
+
+
+@njit(cache=True)
+def _read_character(network, machine, steps, slice_, unicode, state, following):
+    """One character of the profile from a state: (status, size of the set of following states, 0 if all die, MIXED)."""
+    source = np.empty(1, np.int32)
+    source[0] = state
+    status, count, dead, alive = _move_all(
+        network, machine, source, 1, steps.ascii_classes[slice_], steps.ascii_count[slice_], following, 0
+    )
+    if status != DONE or count == MIXED or not unicode:
+        return status, count
+    here = np.empty(FRONTIER, np.int32)
+    there = np.empty(FRONTIER, np.int32)
+    for sequence in UTF8_SEQUENCES:
+        here[0] = state
+        here_size = 1
+        for byte_range in sequence:
+            if byte_range < 0:
+                break
+            status, there_size, died, lived = _move_all(
+                network,
+                machine,
+                here,
+                here_size,
+                steps.range_classes[byte_range],
+                steps.range_count[byte_range],
+                there,
+                0,
+            )
+            dead, alive = dead or died, alive or lived
+            if status != DONE or there_size == MIXED or (dead and alive):
+                return status, MIXED
+            here, there, here_size = there, here, there_size
+        for i in range(here_size):
+            count = insert(following, count, here[i])
+            if count == MIXED:
+                return DONE, MIXED
+    return DONE, count
+
+
+@njit(cache=True)
+def after_character(network, machine, slices, steps, rows, slice_, state, following):
+    """`_read_character`, remembered where there is one following state or none."""
+    known = rows.char_next[state, slice_]
+    if known >= 0:
+        following[0] = known
+        return DONE, 1
+    if known == _ALL_DIE:
+        return DONE, 0
+    if known == _MIXED_CHARS:
+        return DONE, MIXED
+    status, size = _read_character(network, machine, steps, slice_, slices.unicode[slice_], state, following)
+    if status == DONE and size == MIXED:
+        rows.char_next[state, slice_] = _MIXED_CHARS
+    elif status == DONE and size == 0:
+        rows.char_next[state, slice_] = _ALL_DIE
+    elif status == DONE and size == 1:
+        rows.char_next[state, slice_] = following[0]
+    return status, size
+
+
+@njit(cache=True)
+def _reach(network, machine, slices, steps, rows, slice_, state):
+    """How many characters of the profile can be read from a state, any of them each time: (status, count or MIXED).
+
+    The count is exact: no string of the profile with one character more survives, unless it is the slice's longest. Breadth
+    first, each state once: a dead end behind a state that was met before would have been met before.
+    """
+    reached = np.empty(REACHED, np.int32)
+    reached[0] = state
+    size, level_begin = 1, 0
+    again = False  # the present level has states of earlier levels too, which do not die
+    following = np.empty(FRONTIER, np.int32)
+    for done in range(slices.longest[slice_]):
+        level_end = size
+        dying = 0
+        again_below = False
+        for i in range(level_begin, level_end):
+            status, count = after_character(network, machine, slices, steps, rows, slice_, reached[i], following)
+            if status != DONE or count == MIXED:
+                return status, MIXED
+            dying += count == 0
+            for j in range(count):
+                grown = insert(reached, size, following[j])
+                if grown == MIXED:
+                    return DONE, MIXED
+                again_below = again_below or _position(reached, level_end, following[j]) < level_end
+                size = grown
+        if dying > 0:
+            return DONE, (done if dying == level_end - level_begin and not again else MIXED)
+        again = again_below
+        if size == level_end:
+            break
+        level_begin = level_end
+    return DONE, slices.longest[slice_]
+
+
+@njit(cache=True)
+def _walk(network, machine, slices, slice_, state, row):
+    """Sets the bits of the slice's tokens that survive from a state."""
+    path, nodes = slices.path, slices.nodes
+    path[0] = state
+    node = slices.begin[slice_]
+    end = slices.begin[slice_ + 1]
+    while node < end:
+        source = path[nodes[node, DEPTH]]
+        if not machine.flags[source, EXPANDED]:
+            status = expand(network, machine, source)
+            if status != DONE:
+                return status
+        target = machine.delta[source, machine.class_of[nodes[node, BYTE]]]
+        if target == DEAD:
+            node = nodes[node, SUBTREE_END]
+            continue
+        path[nodes[node, DEPTH] + 1] = target
+        for i in range(nodes[node, TOKEN_START], nodes[node + 1, TOKEN_START]):
+            token = slices.token_ids[i]
+            row[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
+        node += 1
+    return DONE
+
+
+@njit(cache=True)
+def fill_row(network, machine, slices, steps, rows, state):
+    """Computes and interns the row of a state; a status."""
+    if rows.row_of[state] != UNKNOWN:
+        return DONE
+    candidate = rows.counts[ROW_COUNT]
+    if candidate >= rows.rows.shape[0]:
+        rows.counts[ROWS_FULL] = 1
+        return FULL
+    row = rows.rows[candidate]
+    row[:] = 0
+    for slice_ in range(NUM_SLICED):
+        status, reach = _reach(network, machine, slices, steps, rows, slice_, state)
+        if status == DONE and reach == MIXED:
+            status = _walk(network, machine, slices, slice_, state, row)
+        elif status == DONE and reach > 0:
+            row |= slices.up_to[slice_, reach]
+        if status != DONE:
+            return status
+    status = _walk(network, machine, slices, NUM_SLICED, state, row)
+    if status == DONE:
+        rows.row_of[state] = _intern_row(rows, candidate)
+    return status
+
+
+@njit(cache=True)
+def _row_hash(row):
+    """FNV-1a over words in four lanes, which the processor runs side by side."""
+    prime = np.uint64(0x100000001B3)
+    a = b = c = d = np.uint64(0xCBF29CE484222325)
+    whole = row.size - row.size % 4
+    for i in range(0, whole, 4):
+        a = (a ^ np.uint64(row[i])) * prime
+        b = (b ^ np.uint64(row[i + 1])) * prime
+        c = (c ^ np.uint64(row[i + 2])) * prime
+        d = (d ^ np.uint64(row[i + 3])) * prime
+    for i in range(whole, row.size):
+        a = (a ^ np.uint64(row[i])) * prime
+    digest = (((a * prime ^ b) * prime ^ c) * prime ^ d) * prime
+    return digest ^ (digest >> np.uint64(29))
+
+
+@njit(cache=True)
+def _intern_row(rows, candidate):
+    """The id of the row that was written at `candidate`, kept there only if it is new."""
+    row = rows.rows[candidate]
+    digest = _row_hash(row)
+    mask = rows.table.size - 1
+    slot = np.int64(digest & np.uint64(mask))
+    while rows.table[slot] >= 0:
+        known = rows.table[slot]
+        if rows.row_hash[known] == digest and np.array_equal(rows.rows[known], row):
+            return known
+        slot = (slot + 1) & mask
+    rows.table[slot] = candidate
+    rows.row_hash[candidate] = digest
+    rows.counts[ROW_COUNT] = candidate + 1
+    return candidate
+
+
+@njit(cache=True)
+def fill_all(network, machine, slices, steps, rows, limit):
+    """Fills the rows of all states in order, discovering states on the way, up to state `limit`; a status."""
+    while rows.counts[FILLED] < min(machine.counts[CONFIGS], limit):
+        state = rows.counts[FILLED]
+        status = expand(network, machine, state)
+        if status == DONE:
+            status = fill_row(network, machine, slices, steps, rows, state)
+        if status != DONE:
+            return status
+        rows.counts[FILLED] += 1
+    return DONE
+
+
+@njit(cache=True)
+def advance(network, machine, state, piece):
+    """The state after the bytes of a piece: (status, state or DEAD)."""
+    for byte in piece:
+        status = expand(network, machine, state)
+        if status != DONE:
+            return status, DEAD
+        state = machine.delta[state, machine.class_of[byte]]
+        if state == DEAD:
+            break
+    return DONE, state
+
+
+@njit(cache=True)
+def rebuild_row_table(row_hash, count, table):
+    """Enters rows 0..count-1 into an empty hash table."""
+    mask = table.size - 1
+    for row in range(count):
+        slot = np.int64(row_hash[row] & np.uint64(mask))
+        while table[slot] >= 0:
+            slot = (slot + 1) & mask
+        table[slot] = row

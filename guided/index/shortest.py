@@ -1,0 +1,161 @@
+"""For every state of a closed index: the fewest tokens to an accepting state. Knows automaton and slices only."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from guided.automaton.kernels import ACCEPTING, CONFIGS, DEAD
+from guided.index.kernels import FRONTIER, MIXED, after_character, insert
+from guided.index.slices import BYTE, DEPTH, MAX_CHARS, NUM_SLICED, SUBTREE_END, TOKEN_START
+
+UNREACHABLE = np.iinfo(np.int32).max
+
+
+def shortest_completions(network, machine, slices, steps, rows) -> np.ndarray:
+    """int32[states]: fewest tokens to an accepting state, 0 in one, UNREACHABLE where the vocabulary cannot spell an end.
+
+    Breadth first from the accepting states over reversed token transitions. A state's successors are found by one walk over the
+    vocabulary, slices that the state reads whole counted by length only. Arguments as for `guided.index.kernels.fill_row`.
+    """
+    states = int(machine.counts[CONFIGS])
+    begin = np.zeros(states + 1, np.int64)
+    successors = np.empty(4 * states, np.int32)
+    scratch = np.full(states, -1, np.int32)
+    done = 0
+    while True:
+        done = _successors(network, machine, slices, steps, rows, begin, successors, scratch, done)
+        if done == states:
+            break
+        successors = np.concatenate([successors, np.empty_like(successors)])
+    return _breadth_first(begin, successors, machine.flags[:states, ACCEPTING].copy())
+
+
+@njit(cache=True)
+def _successors(network, machine, slices, steps, rows, begin, successors, scratch, state):
+    """Appends the distinct successors of state, state + 1, ... while there is room; the first state not done."""
+    states = scratch.size
+    lengths = _lengths(slices)
+    while state < states and begin[state] + states <= successors.size:
+        count = begin[state]
+        for slice_ in range(NUM_SLICED):
+            found = _slice_successors(
+                network, machine, slices, steps, rows, slice_, lengths, state, successors, scratch, count
+            )
+            if found == MIXED:
+                found = _walk_successors(machine, slices, slice_, state, successors, scratch, count)
+            count = found
+        count = _walk_successors(machine, slices, NUM_SLICED, state, successors, scratch, count)
+        state += 1
+        begin[state] = count
+    return state
+
+
+@njit(cache=True)
+def _slice_successors(network, machine, slices, steps, rows, slice_, lengths, state, successors, scratch, count):
+    """Where the tokens of a slice lead, length by length; MIXED where the slice must be walked."""
+    here = np.empty(FRONTIER, np.int32)
+    there = np.empty(FRONTIER, np.int32)
+    following = np.empty(FRONTIER, np.int32)
+    here[0] = state
+    size = 1
+    for length in range(1, slices.longest[slice_] + 1):
+        grown = dying = 0
+        for i in range(size):
+            _, found = after_character(network, machine, slices, steps, rows, slice_, here[i], following)
+            dying += found == 0
+            for j in range(found):
+                grown = insert(there, grown, following[j])
+                if grown == MIXED:
+                    return MIXED
+            if found == MIXED or (dying > 0 and grown > 0):
+                return MIXED
+        if grown == 0:
+            break
+        here, there, size = there, here, grown
+        if lengths[slice_, length]:
+            for i in range(size):
+                count = _add(successors, scratch, count, here[i], state)
+    return count
+
+
+@njit(cache=True)
+def _lengths(slices):
+    """bool[NUM_SLICED, MAX_CHARS + 1]: the slice has a token of so many characters."""
+    has = np.zeros((NUM_SLICED, MAX_CHARS + 1), np.bool_)
+    for slice_ in range(NUM_SLICED):
+        for length in range(1, MAX_CHARS + 1):
+            has[slice_, length] = not np.array_equal(slices.up_to[slice_, length], slices.up_to[slice_, length - 1])
+    return has
+
+
+@njit(cache=True)
+def _add(successors, scratch, count, target, state):
+    if scratch[target] != state:
+        scratch[target] = state
+        successors[count] = target
+        count += 1
+    return count
+
+
+@njit(cache=True)
+def _walk_successors(machine, slices, slice_, state, successors, scratch, count):
+    """As `kernels._walk`, for a closed automaton, collecting where tokens lead."""
+    path, nodes = slices.path, slices.nodes
+    path[0] = state
+    node = slices.begin[slice_]
+    while node < slices.begin[slice_ + 1]:
+        target = machine.delta[path[nodes[node, DEPTH]], machine.class_of[nodes[node, BYTE]]]
+        if target == DEAD:
+            node = nodes[node, SUBTREE_END]
+            continue
+        path[nodes[node, DEPTH] + 1] = target
+        if nodes[node, TOKEN_START] < nodes[node + 1, TOKEN_START]:
+            count = _add(successors, scratch, count, target, state)
+        node += 1
+    return count
+
+
+@njit(cache=True)
+def _breadth_first(begin, successors, accepting):
+    """Distances by relaxing whole levels: level k + 1 is every state with a successor in level k."""
+    states = accepting.size
+    distance = np.full(states, UNREACHABLE, np.int32)
+    for state in range(states):
+        if accepting[state]:
+            distance[state] = 0
+    predecessors_begin, predecessors = _reverse(begin, successors, states)
+    queue = np.empty(states, np.int32)
+    head = tail = 0
+    for state in range(states):
+        if accepting[state]:
+            queue[tail] = state
+            tail += 1
+    while head < tail:
+        state = queue[head]
+        head += 1
+        for i in range(predecessors_begin[state], predecessors_begin[state + 1]):
+            source = predecessors[i]
+            if distance[source] == UNREACHABLE:
+                distance[source] = distance[state] + 1
+                queue[tail] = source
+                tail += 1
+    return distance
+
+
+@njit(cache=True)
+def _reverse(begin, successors, states):
+    """The reversed graph in the same form."""
+    reversed_begin = np.zeros(states + 1, np.int64)
+    for i in range(begin[states]):
+        reversed_begin[successors[i] + 1] += 1
+    for state in range(states):
+        reversed_begin[state + 1] += reversed_begin[state]
+    fill = reversed_begin[:-1].copy()
+    predecessors = np.empty(begin[states], np.int32)
+    for state in range(states):
+        for i in range(begin[state], begin[state + 1]):
+            target = successors[i]
+            predecessors[fill[target]] = state
+            fill[target] += 1
+    return reversed_begin, predecessors

@@ -1,0 +1,202 @@
+"""An automaton and a vocabulary go in; which tokens are allowed in a state, and where a token leads, comes out.
+
+Rows are computed when they are first asked for, or all at once by `close`. Knows nothing of the constraint's syntax nor
+of the batch that is masked with its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from guided.automaton.kernels import ACCEPTING, DEAD
+from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.network import special_token_bytes
+from guided.index import kernels
+from guided.index.kernels import FILLED, ROW_COUNT, ROWS_FULL, UNKNOWN
+from guided.index.shortest import shortest_completions
+from guided.index.slices import NUM_SLICED, Slices, slices_of
+from guided.limits import Budget
+from guided.vocabulary import Vocabulary
+
+StateId = int
+
+_CHUNK = 512  # states that are filled between two looks at the clock
+_RANGES = np.array(kernels.UTF8_RANGES, np.int64)
+_MEMO_MOVES = 1 << 17  # remembered (state, token) pairs
+
+
+class TokenIndex:
+    """The index of one constraint for one vocabulary; grows while it is used, unless it is closed.
+
+    Stop tokens are in no row: the output may end exactly where `is_accepting`.
+    """
+
+    start: StateId = LazyDfa.start
+
+    def __init__(self, dfa: LazyDfa, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._dfa = dfa
+        self._slices: Slices = slices_of(vocabulary)
+        self._special = {token_id: name for name, token_id in vocabulary.special_token_ids.items()}
+        self._rows = _new_rows(words=-(-vocabulary.size // 32))
+        self._steps = self._char_steps()
+        self._steps_classes = dfa.num_classes
+        self._moves: dict[int, StateId | None] = {}
+        self._min_tokens: np.ndarray | None = None
+
+    # --- states -------------------------------------------------------------------------------------------------------
+
+    def advance(self, state: StateId, token_id: int) -> StateId | None:
+        """The state after a token, or None where the token is not allowed."""
+        key = state * self.vocabulary.size + token_id
+        following = self._moves.get(key, UNKNOWN)
+        if following == UNKNOWN:
+            if len(self._moves) >= _MEMO_MOVES:
+                self._moves.clear()
+            following = self._moves[key] = self._walk_token(state, token_id)
+        return following
+
+    def _walk_token(self, state: StateId, token_id: int) -> StateId | None:
+        mask = self.mask(state)
+        if not mask[token_id >> 5] >> (token_id & 31) & 1:
+            return None
+        name = self._special.get(token_id)
+        data = self.vocabulary.bytes_of(token_id) if name is None else special_token_bytes(name)
+        piece = np.frombuffer(data, np.uint8)
+        dfa = self._dfa
+        following = dfa.run(lambda: kernels.advance(dfa.network, dfa.machine, state, piece))
+        assert following != DEAD, "an allowed token survives"
+        return following
+
+    def mask(self, state: StateId) -> np.ndarray:
+        """uint32[ceil(vocab / 32)], a view not to be written to: bit t % 32 of word t // 32 set = token t is allowed.
+
+        Raises:
+            LimitExceeded: the automaton outgrew its limits.
+        """
+        return self._rows.rows[self.row_id(state)]
+
+    def row_id(self, state: StateId) -> int:
+        """Number of the state's row; equal rows have one number."""
+        row_of = self._rows.row_of
+        if state >= row_of.size or row_of[state] == UNKNOWN:
+            self._dfa.budget.restart()
+            self._run(lambda: kernels.fill_row(*self._arrays(), state))
+            row_of = self._rows.row_of
+        return row_of[state]
+
+    def is_accepting(self, state: StateId) -> bool:
+        """May the output end here?"""
+        return bool(self._dfa.machine.flags[state, ACCEPTING])
+
+    # --- the whole index ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_closed(self) -> bool:
+        """Every reachable state and its row are known."""
+        return int(self._rows.counts[FILLED]) == self.num_states
+
+    def close(self, budget: Budget | None = None) -> bool:
+        """Computes all states and rows, as far as the budget allows; is_closed afterwards.
+
+        Raises:
+            LimitExceeded: a limit was reached; what was computed stays usable.
+        """
+        self._dfa.budget = budget or self._dfa.budget
+        self._dfa.budget.restart()
+        while not self.is_closed:
+            limit = int(self._rows.counts[FILLED]) + _CHUNK
+            self._run(lambda: kernels.fill_all(*self._arrays(), limit))  # noqa: B023 - called at once
+            self._dfa.budget.check("the index", states=self.num_states, memory_bytes=self.memory_bytes)
+        return True
+
+    def min_tokens(self, state: StateId) -> int:
+        """Fewest tokens from a state to an accepting one, the stop token not counted; closes the index first."""
+        if self._min_tokens is None or not self.is_closed:
+            self.close()
+            self._min_tokens = shortest_completions(*self._arrays())
+        return int(self._min_tokens[state])
+
+    def accepts(self, text: str | bytes) -> bool:
+        """Does the whole text satisfy the constraint? Byte level, no tokenizer involved."""
+        self._dfa.budget.restart()
+        return self._dfa.matches(text.encode() if isinstance(text, str) else text)
+
+    @property
+    def num_states(self) -> int:
+        """States known so far."""
+        return self._dfa.num_states
+
+    @property
+    def num_rows(self) -> int:
+        """Distinct rows known so far."""
+        return int(self._rows.counts[ROW_COUNT])
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._dfa.memory_bytes + sum(array.nbytes for array in self._rows)
+
+    # --- kernels ------------------------------------------------------------------------------------------------------
+
+    def _arrays(self) -> tuple:
+        """What every kernel needs, as it is now."""
+        if self._steps_classes != self._dfa.num_classes:
+            self._steps = self._char_steps()
+            self._steps_classes = self._dfa.num_classes
+        return self._dfa.network, self._dfa.machine, self._slices, self._steps, self._rows
+
+    def _char_steps(self) -> kernels.CharSteps:
+        return kernels.char_steps(self._dfa.machine.class_of, self._slices.profile, _RANGES)
+
+    def _run(self, kernel: Callable[[], int]) -> None:
+        """As `LazyDfa.run`, making room for rows too."""
+
+        def with_room() -> int:
+            while True:
+                self._cover_states()
+                self._rows.counts[ROWS_FULL] = 0
+                status = kernel()
+                if not self._rows.counts[ROWS_FULL]:
+                    return status
+                self._dfa.budget.check("the index", memory_bytes=self.memory_bytes)
+                self._rows = _more_rows(self._rows)
+
+        self._dfa.run(with_room)
+
+    def _cover_states(self) -> None:
+        """row_of and char_next have an entry for every state that the machine has room for."""
+        room = self._dfa.machine.flags.shape[0]
+        if self._rows.row_of.size < room:
+            row_of = np.full(room, UNKNOWN, np.int32)
+            row_of[: self._rows.row_of.size] = self._rows.row_of
+            char_next = np.full((room, NUM_SLICED), UNKNOWN, np.int32)
+            char_next[: len(self._rows.char_next)] = self._rows.char_next
+            self._rows = self._rows._replace(row_of=row_of, char_next=char_next)
+
+
+def _new_rows(words: int, rows: int = 16) -> kernels.Rows:
+    return kernels.Rows(
+        counts=np.zeros(3, np.int64),
+        row_of=np.empty(0, np.int32),
+        rows=np.empty((rows, words), np.uint32),
+        row_hash=np.zeros(rows, np.uint64),
+        table=np.full(4 * rows, -1, np.int32),
+        char_next=np.empty((0, NUM_SLICED), np.int32),
+    )
+
+
+def _more_rows(rows: kernels.Rows) -> kernels.Rows:
+    """Twice the room, the same rows."""
+    count, words = rows.rows.shape
+    used = int(rows.counts[ROW_COUNT])
+    grown = rows._replace(
+        rows=np.empty((2 * count, words), np.uint32),
+        row_hash=np.zeros(2 * count, np.uint64),
+        table=np.full(8 * count, -1, np.int32),
+    )
+    grown.rows[:used] = rows.rows[:used]
+    grown.row_hash[:used] = rows.row_hash[:used]
+    kernels.rebuild_row_table(grown.row_hash, used, grown.table)
+    return grown

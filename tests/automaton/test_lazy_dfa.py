@@ -1,0 +1,145 @@
+"""The compiled automaton against the slow reference, on random networks with calls, empty edges and late rules."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guided.automaton.kernels import DEAD
+from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.network import BYTES, CALL, EPSILON, Network, byte_set
+from guided.automaton.reference import ReferenceMachine
+from guided.errors import LimitExceeded, Unsatisfiable
+from guided.limits import Budget, Limits
+
+ALPHABET = b"abc"
+STATES_PER_RULE = 4
+
+edges = st.tuples(
+    st.sampled_from([BYTES, BYTES, BYTES, EPSILON, CALL]),
+    st.integers(0, STATES_PER_RULE - 2),  # source
+    st.integers(1, STATES_PER_RULE - 1),  # target, larger than the source where nothing is read
+    st.sets(st.sampled_from(list(ALPHABET)), min_size=1),
+    st.integers(0, 2),  # called rule
+)
+rules = st.lists(st.lists(edges, min_size=1, max_size=7), min_size=3, max_size=3)
+
+
+def network_of(description, late: bool) -> Network:
+    """Three rules; a rule calls later ones anywhere and earlier ones only after a byte, so that none is left recursive."""
+    network = Network()
+    numbers: list[int] = []
+
+    def build(rule: int) -> int:
+        states = [network.state(final=index == STATES_PER_RULE - 1) for index in range(STATES_PER_RULE)]
+        for kind, source, target, symbols, callee in description[rule]:
+            if kind == BYTES:
+                network.edge(states[source], byte_set(symbols), states[target])
+            elif target > source and kind == EPSILON:
+                network.epsilon(states[source], states[target])
+            elif target > source and callee > rule:
+                network.call(states[source], numbers[callee], states[target])
+            elif kind == CALL and callee <= rule:
+                middle = network.state()
+                network.edge(states[source], byte_set(symbols), middle)
+                network.call(middle, numbers[callee], states[target])
+        return states[0]
+
+    for rule in range(3):
+        numbers.append(network.rule((lambda rule=rule: build(rule)) if late else None))
+    if not late:
+        for rule in range(3):
+            network.define(numbers[rule], build(rule))
+    network.root = numbers[0]
+    return network
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rules,
+    st.lists(st.binary(max_size=8).map(lambda data: bytes(ALPHABET[b % 3] for b in data)), max_size=12),
+    st.booleans(),
+)
+def test_agrees_with_the_reference(description, strings, late):
+    network = network_of(description, late)
+    accepts, reference = language_of(network), ReferenceMachine(network)
+    for data in strings:
+        assert accepts(data) == reference.matches(data)
+
+
+def language_of(network: Network):
+    """Membership by the compiled automaton; a network that is dead from the start is refused and has no members."""
+    try:
+        return LazyDfa(network, Budget()).matches
+    except Unsatisfiable:
+        return lambda data: False
+
+
+@settings(max_examples=100, deadline=None)
+@given(rules)
+def test_trim_keeps_the_language_and_leaves_no_dead_end(description):
+    network, trimmed = network_of(description, late=False), network_of(description, late=False)
+    alive = trimmed.trim()
+    words = [bytes(word) for length in range(5) for word in _words(length)]
+    accepted = [word for word in words if ReferenceMachine(network).matches(word)]
+    assert [word for word in words if language_of(trimmed)(word)] == accepted
+    assert alive or not accepted
+
+
+def _words(length):
+    if length == 0:
+        yield ()
+        return
+    for word in _words(length - 1):
+        for byte in ALPHABET:
+            yield (*word, byte)
+
+
+def test_late_byte_sets_split_classes_without_forgetting_transitions():
+    network = Network()
+    late = network.rule(lambda: _letter_rule(network, b"x"))
+    network.root = network.rule()
+    start, end = network.state(), network.state(final=True)
+    network.edge(start, byte_set(b"xyz"), start)
+    mark = network.state()
+    network.edge(start, byte_set(b"!"), mark)
+    network.call(mark, late, end)
+    network.define(network.root, start)
+    dfa = LazyDfa(network, Budget())
+    before = [dfa.step(dfa.start, byte) for byte in b"xyz"]
+    assert dfa.advance(dfa.start, b"!x") != DEAD
+    assert dfa.advance(dfa.start, b"!y") == DEAD
+    assert [dfa.step(dfa.start, byte) for byte in b"xyz"] == before
+    assert dfa.matches(b"yxz!x")
+
+
+def _letter_rule(network: Network, letters: bytes) -> int:
+    start, end = network.state(), network.state(final=True)
+    network.edge(start, byte_set(letters), end)
+    return start
+
+
+def nested_parentheses() -> Network:
+    network = Network()
+    network.root = network.rule()
+    start, inner, closing, end = (network.state(final=index == 3) for index in range(4))
+    network.edge(start, byte_set(b"x"), end)
+    network.edge(start, byte_set(b"("), inner)
+    network.call(inner, network.root, closing)
+    network.edge(closing, byte_set(b")"), end)
+    network.define(network.root, start)
+    return network
+
+
+def test_recursion_deeper_than_any_array_it_starts_with():
+    dfa = LazyDfa(nested_parentheses(), Budget())
+    assert dfa.matches(b"(" * 5000 + b"x" + b")" * 5000)
+    assert not dfa.matches(b"(" * 5000 + b"x" + b")" * 4999)
+
+
+def test_the_limit_of_states_is_named():
+    dfa = LazyDfa(nested_parentheses(), Budget(Limits(states=1000)))
+    with pytest.raises(LimitExceeded) as refused:
+        dfa.advance(dfa.start, b"(" * 5000)
+    assert refused.value.limit == "states"
