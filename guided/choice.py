@@ -33,7 +33,7 @@ def build_network(choices: Sequence[str], budget: Budget) -> Network:
     budget.check("choices", states=len(final))
     network = Network()
     network.root = network.rule()
-    network.define(network.root, network.extend(final, parent, byte, np.arange(1, len(final))))
+    network.define(network.root, network.extend(final, parent, byte, np.arange(1, len(final), dtype=np.int32)))
     return network
 
 
@@ -41,29 +41,29 @@ def _trie(words: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The trie of sorted, distinct byte strings, nodes in depth-first order.
 
     Returns:
-        (int64[n - 1] parent of node 1.., int64[n - 1] byte that leads to it, bool[n] a word ends here).
+        (int32[n - 1] parent of node 1.., uint8[n - 1] byte that leads to it, bool[n] a word ends here).
     """
-    length = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
+    length = np.fromiter(map(len, words), dtype=np.int32, count=len(words))
     text = np.frombuffer(b"".join(words), dtype=np.uint8)
-    begin = np.cumsum(length) - length
+    begin = np.cumsum(length, dtype=np.int32) - length
     shared = _common_prefixes(text, begin, length)
     fresh = length - shared  # nodes that a word adds
-    first = np.cumsum(fresh) - fresh + 1  # id of its first new node; node 0 is the root
-    word = np.repeat(np.arange(len(words)), fresh)
-    depth = np.arange(len(word)) - np.repeat(first - 1, fresh) + shared[word]  # of the parent
-    byte = text[begin[word] + depth].astype(np.int64)
-    parent = np.arange(len(word))  # the node before, except for the first new node of a word
+    first = np.cumsum(fresh, dtype=np.int32) - fresh + 1  # id of its first new node; node 0 is the root
+    # A new node and the byte that leads to it are equally far apart within one word.
+    num_edges = int(fresh.sum())
+    byte = text[np.arange(num_edges, dtype=np.int32) + np.repeat(begin + shared - (first - 1), fresh)]
+    parent = np.arange(num_edges, dtype=np.int32)  # the node before, except for the first new node of a word
     opens = np.flatnonzero(fresh)
     parent[first[opens] - 1] = _branch_points(shared, first, fresh)[opens]
-    final = np.zeros(len(word) + 1, dtype=bool)
+    final = np.zeros(num_edges + 1, dtype=bool)
     ends = np.where(fresh > 0, first + fresh - 1, 0)  # only the empty string adds no node: it ends at the root
     final[ends] = True
     return parent, byte, final
 
 
 def _common_prefixes(text: np.ndarray, begin: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """int64[num_words]: bytes that each word shares with the one before it, compared one column at a time."""
-    shared = np.zeros(len(length), dtype=np.int64)
+    """int32[num_words]: bytes that each word shares with the one before it, compared one column at a time."""
+    shared = np.zeros(len(length), dtype=np.int32)
     alive = np.arange(1, len(length))
     depth = 0
     while len(alive):
@@ -75,8 +75,8 @@ def _common_prefixes(text: np.ndarray, begin: np.ndarray, length: np.ndarray) ->
 
 
 def _branch_points(shared: np.ndarray, first: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-    """int64[num_words]: the node at depth `shared` on the path of the word before, where the new nodes hang."""
-    node = np.zeros(len(shared), dtype=np.int64)
+    """int32[num_words]: the node at depth `shared` on the path of the word before, where the new nodes hang."""
+    node = np.zeros(len(shared), dtype=np.int32)
     owners: list[tuple[int, int]] = []  # stack of (depth of its first new node, that node), of the word before
     rows = zip(shared.tolist(), first.tolist(), fresh.tolist(), strict=True)
     for index, (depth, start, count) in enumerate(rows):

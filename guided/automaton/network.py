@@ -21,6 +21,7 @@ What front ends must keep:
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -51,7 +52,7 @@ def special_token_bytes(name: str) -> bytes:
 class Network:
     """A network under construction and, through late rules, while it runs.
 
-    Flat lists, appended to and never changed behind `sealed` states, so that they can be mirrored into arrays piece by piece:
+    Flat, growable arrays, appended to and never changed behind `sealed` states, so that they can be mirrored into arrays piece by piece:
         first_edge[state], next_edge[edge]   singly linked list of the edges of a state, -1 ends it
         kind[edge], label[edge], target[edge]   label: id of a byte set (BYTES), of a rule (CALL), 0 (EPSILON)
         final[state]                         the rule of this state may end here
@@ -60,13 +61,13 @@ class Network:
     """
 
     def __init__(self) -> None:
-        self.first_edge: list[int] = []
-        self.final: list[bool] = []
-        self.next_edge: list[int] = []
-        self.kind: list[int] = []
-        self.label: list[int] = []
-        self.target: list[int] = []
-        self.rule_start: list[int] = []
+        self.first_edge = array("i")
+        self.final = array("b")
+        self.next_edge = array("i")
+        self.kind = array("b")
+        self.label = array("i")
+        self.target = array("i")
+        self.rule_start = array("i")
         self.byte_sets: list[ByteSet] = []
         self._byte_set_ids: dict[ByteSet, int] = {}
         self._builders: dict[int, Callable[[], int]] = {}
@@ -123,25 +124,26 @@ class Network:
 
         Args:
             final: bool[num_new_states].
-            source, byte, target: int64[num_edges]; states count from the first new one.
+            source, byte, target: int32[num_edges]; states count from the first new one.
         """
-        base, first_edge_id = len(self.final), len(self.kind)
+        base, first_edge_id, count = len(self.final), len(self.kind), len(source)
         order = np.argsort(source, kind="stable")
-        source, byte, target = source[order], byte[order], target[order]
-        opens = np.append(True, source[1:] != source[:-1])[: len(source)]  # first edge of its source
-        following = np.arange(first_edge_id + 1, first_edge_id + len(source) + 1)
-        following[np.append(opens[1:], True)[: len(source)]] = -1
-        first_edge = np.full(len(final), -1, dtype=np.int64)
-        first_edge[source[opens]] = first_edge_id + np.flatnonzero(opens)
-        set_ids = np.zeros(256, dtype=np.int64)
-        for value in np.unique(byte).tolist():
+        source = source[order]
+        opens = np.ones(count + 1, dtype=bool)  # the edge is the first of its source; one more closes the last list
+        np.not_equal(source[1:], source[:-1], out=opens[1:count])
+        following = np.arange(first_edge_id + 1, first_edge_id + count + 1, dtype=np.int32)
+        following[opens[1:]] = -1
+        first_edge = np.full(len(final), -1, dtype=np.int32)
+        first_edge[source[opens[:count]]] = np.flatnonzero(opens[:count]) + first_edge_id
+        set_ids = np.zeros(256, dtype=np.int32)
+        for value in np.flatnonzero(np.bincount(byte, minlength=256)).tolist():
             set_ids[value] = self._byte_set_id(1 << value)
-        self.first_edge += first_edge.tolist()
-        self.final += final.tolist()
-        self.next_edge += following.tolist()
-        self.kind += [BYTES] * len(source)
-        self.label += set_ids[byte].tolist()
-        self.target += (target + base).tolist()
+        _append(self.first_edge, first_edge)
+        _append(self.final, final)
+        _append(self.next_edge, following)
+        _append(self.kind, np.full(count, BYTES, dtype=np.int8))
+        _append(self.label, set_ids[byte[order]])
+        _append(self.target, target[order] + np.int32(base))
         return base
 
     # --- rules ------------------------------------------------------------------------------------------------------
@@ -226,3 +228,8 @@ class Network:
             else:
                 self.next_edge[previous] = following
             edge = following
+
+
+def _append(flat: array, values: np.ndarray) -> None:
+    """Appends numbers to a growable array without a step per number."""
+    flat.frombytes(values.astype(flat.typecode, copy=False).tobytes())

@@ -458,7 +458,7 @@ class PythonParser(_Parser):
         if letter in _SIMPLE_ESCAPES or letter == "a" or (letter == "b" and in_class):
             self.at += 1
             return ord({**_SIMPLE_ESCAPES, "a": "\a", "b": "\b"}[letter])
-        if not letter or letter.isascii() and letter.isalnum():
+        if not letter or (letter.isascii() and letter.isalnum()):
             raise self.fail(f"bad escape \\{letter}", column)
         self.at += 1
         return ord(letter)
@@ -567,7 +567,7 @@ class EcmaParser(_Parser):
             return ord({**_SIMPLE_ESCAPES, "b": "\b"}[letter])
         if letter == "0" and not following.isdigit():
             return 0
-        if not letter or letter.isascii() and letter.isalnum():
+        if not letter or (letter.isascii() and letter.isalnum()):
             raise self.fail(f"bad escape \\{letter}", column)
         return ord(letter)
 
