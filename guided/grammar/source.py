@@ -1,0 +1,75 @@
+"""A grammar text as its parser gets it, with special tokens replaced, and places in it for error messages; knows no syntax tree.
+
+Special tokens are written `<|name|>`, `<name>` or, for names that do not look like this, `<"[NAME]">`. The quoted form stands for
+what is between the quotes, the others for themselves, angle brackets included.
+"""
+
+from __future__ import annotations
+
+import re
+
+from guided.errors import InvalidConstraint
+from guided.limits import Budget
+
+# Literals and comments come first, so that nothing inside them is taken for a bracket or a token.
+_LARK = re.compile(
+    r"""(?P<skip> "(?:\\"|\\\\|[^"\n])*?" | /(?!/)(?:\\/|\\\\|[^/])*?/[imslux]* | //[^\n]* | \#[^\n]* )
+      | (?P<special> <(?: "[^"\n]+" | [^<>"\s]+ )> )
+      | (?P<open> [(\[{] ) | (?P<close> [)\]}] )""",
+    re.VERBOSE,
+)
+
+
+class Source:
+    """The text of a Lark grammar.
+
+    Attributes:
+        text: as it came.
+        plain: with each special token replaced by the name of a terminal of the same length.
+        special: name of such a terminal -> name of the special token.
+    """
+
+    def __init__(self, text: str, budget: Budget) -> None:
+        self.text = text
+        self.special: dict[str, str] = {}
+        self.plain = self._scan(text, budget)
+
+    def _scan(self, text: str, budget: Budget) -> str:
+        pieces, done, depth = [], 0, 0
+        for match in _LARK.finditer(text):
+            if match["special"]:
+                pieces += [text[done : match.start()], self._stand_in(match)]
+                done = match.end()
+            elif match["open"]:
+                depth += 1
+                budget.check("the grammar text", depth=depth)
+            elif match["close"]:
+                depth -= 1
+        return "".join(pieces) + text[done:]
+
+    def _stand_in(self, match: re.Match) -> str:
+        """A terminal name, as long as the special token, so that columns stay what they are."""
+        written = match["special"]
+        if re.fullmatch(r"<\[\d[\d,\- ]*\]>", written):
+            line, column = self.place(match.start())
+            raise self.invalid(f"special token {written}: tokens are given by name, not by number", line, column)
+        name = written[2:-2] if written.startswith('<"') else written
+        number = len(self.special)
+        while (stand_in := "Z" + str(number).rjust(len(written) - 1, "_")) in self.text or stand_in in self.special:
+            number += 1
+        self.special[stand_in] = name
+        return stand_in
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """(line, column) of an offset, both from 1, as Lark counts."""
+        return self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
+
+    def at(self, line: int, column: int) -> dict:
+        """The arguments of a `ConstraintError` that show a place; line and column from 1, or -1 at the end of the text."""
+        if not isinstance(line, int) or line < 1 or line > self.text.count("\n") + 1:
+            line, column = self.place(len(self.text))
+        return {"line": line, "column": column - 1, "source": self.text}
+
+    def invalid(self, message: str, line: int, column: int) -> InvalidConstraint:
+        """The refusal of what stands at a place."""
+        return InvalidConstraint(message, **self.at(line, column))
