@@ -1,4 +1,4 @@
-"""In: a model folder; out: a `guided-server` process that answers, its address, log and model name. Used by tests and measurements."""
+"""In: a model folder; out: a `guided-server` process that answers, its address, log and model name."""
 
 from __future__ import annotations
 

@@ -14,19 +14,10 @@ from guided.vocabulary import Vocabulary
 from tests.masking.recognisers import ChoiceRecogniser, RegexRecogniser
 
 STOP = 1
-TOKENS = [
-    b"",
-    b"<eos>",
-    *(bytes([b]) for b in b"abc01.: NEGATIVPOUL"),
-    b"ab",
-    b"bc",
-    b"abc",
-    b"0.",
-    b".1",
-    b"NEG",
-    b"ATIVE",
-    b"POS",
-]
+SINGLE = [
+    bytes([byte]) for byte in b"abc01.: NEGATIVPOULRS"
+]  # every byte that a constraint needs, or outputs could get stuck
+TOKENS = [b"", b"<eos>", *SINGLE, b"ab", b"bc", b"abc", b"0.", b".1", b"NEG", b"ATIVE", b"POS"]
 CHOICES = ["POSITIVE", "NEGATIVE", "NEUTRAL"]
 CONSTRAINTS = [
     (guided.Constraint.choice(CHOICES), ChoiceRecogniser([c.encode() for c in CHOICES])),

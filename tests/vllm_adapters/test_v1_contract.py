@@ -64,5 +64,4 @@ def test_processors_run_on_float32_before_penalties_and_temperature():
 def test_the_call_that_every_route_ends_in():
     parameters = inspect.signature(AsyncLLM.generate).parameters
     assert list(parameters)[:4] == ["self", "prompt", "sampling_params", "request_id"]
-    later = [p for p in list(parameters.values())[4:]]
-    assert all(p.kind is inspect.Parameter.KEYWORD_ONLY for p in later)
+    assert all(p.kind is inspect.Parameter.KEYWORD_ONLY for p in list(parameters.values())[4:])

@@ -1,0 +1,116 @@
+"""A real client, a real model, every kind of constraint: all answers that finish satisfy what was asked for."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.engine.cases import CASES, CHOICE, JSON_OBJECT, REGEX, SENTIMENTS, Case
+from tests.engine.requests import MAX_TOKENS, ask_many, chat, complete, curl
+
+pytestmark = pytest.mark.engine
+SEEDS = range(20)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_twenty_seeds_at_temperature_one(server, case: Case):
+    answers = ask_many(server, case, SEEDS)
+    finished = [answer for answer in answers if answer.finish_reason == "stop"]
+    for answer in finished:
+        case.check(answer.text)
+    assert len(finished) >= 0.75 * len(answers), [answer.text[-80:] for answer in answers if answer not in finished]
+    assert all(answer.finish_reason in ("stop", "length") for answer in answers)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("endpoint", ["chat", "completions"])
+def test_with_curl(server, case: Case, endpoint: str):
+    body = {"model": server.model, "temperature": 0, "max_tokens": MAX_TOKENS, **case.fields}
+    if endpoint == "chat":
+        body["messages"] = [{"role": "user", "content": case.prompt}]
+        status, answer = curl(server, "/v1/chat/completions", body)
+    else:
+        body["prompt"] = case.prompt
+        status, answer = curl(server, "/v1/completions", body)
+    assert status == 200, answer
+    choice = json.loads(answer)["choices"][0]
+    text = choice["message"]["content"] if endpoint == "chat" else choice["text"]
+    if choice["finish_reason"] == "stop":
+        case.check(text)
+
+
+def test_curl_streams(server):
+    body = {"model": server.model, "prompt": CHOICE.prompt, "stream": True, **CHOICE.fields}
+    status, answer = curl(server, "/v1/completions", body)
+    assert status == 200
+    events = [line.removeprefix("data: ") for line in answer.splitlines() if line.startswith("data: ")]
+    assert events[-1] == "[DONE]"
+    assert "".join(json.loads(event)["choices"][0]["text"] for event in events[:-1]) in SENTIMENTS
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_stream_and_whole_answer_are_the_same(server, case: Case):
+    options = {"temperature": 0.0, "max_tokens": 120, "extra_body": case.fields}
+    for way in (chat, complete):
+        assert way(server, case.prompt, stream=True, **options) == way(server, case.prompt, **options)
+
+
+@pytest.mark.parametrize(
+    ("fields", "case"),
+    [
+        ({"structured_outputs": {"regex": REGEX.fields["guided_regex"]}}, REGEX),
+        ({"structured_outputs": {"choice": SENTIMENTS}}, CHOICE),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "advisory", "schema": JSON_OBJECT.fields["guided_json"]},
+                }
+            },
+            JSON_OBJECT,
+        ),
+    ],
+    ids=["structured_outputs.regex", "structured_outputs.choice", "response_format.json_schema"],
+)
+def test_other_spellings(server, fields, case: Case):
+    answer = chat(server, case.prompt, temperature=1.0, seed=3, max_tokens=MAX_TOKENS, extra_body=fields)
+    assert answer.finish_reason == "stop"
+    case.check(answer.text)
+
+
+def test_json_object_means_a_json_object(server):
+    fields = {"response_format": {"type": "json_object"}}
+    answers = [
+        chat(server, "Give me JSON about Oslo.", temperature=1.0, seed=s, max_tokens=300, extra_body=fields)
+        for s in (1, 2)
+    ]
+    for answer in answers:
+        if answer.finish_reason == "stop":
+            assert isinstance(json.loads(answer.text), dict)
+
+
+def test_several_samples_and_prompts(server):
+    made = server.client.completions.create(
+        model=server.model,
+        prompt=[CHOICE.prompt, "Sentiment of: great! One word:"],
+        n=3,
+        temperature=1.0,
+        extra_body=CHOICE.fields,
+    )
+    assert len(made.choices) == 6
+    assert all(choice.text in SENTIMENTS and choice.finish_reason == "stop" for choice in made.choices)
+
+
+def test_constrained_and_plain_in_one_batch(server):
+    def one(number: int):
+        options = {"temperature": 1.0, "seed": number, "max_tokens": 60}
+        if number % 2:
+            return chat(server, CHOICE.prompt, **options, extra_body=CHOICE.fields)
+        return chat(server, "Tell me a story about a ship.", **options)
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(one, range(16)))
+    assert all(answer.text in SENTIMENTS for answer in answers[1::2])
+    assert all(len(answer.text) > 60 and answer.text not in SENTIMENTS for answer in answers[::2])
