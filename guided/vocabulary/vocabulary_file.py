@@ -1,7 +1,7 @@
 """A finished vocabulary's arrays in, one memory-mapped file out, and back; knows no tokenizer.
 
-Layout: magic, header length, header (JSON: meta data and, for each array, dtype, length and place), then the arrays, each
-aligned to 64 bytes, little-endian. The header holds a checksum of all that follows it and the file name one of the source.
+Layout: magic, checksum of all that follows, header length, header (JSON: version, meta data and, for each array, dtype,
+length and place), then the arrays, each aligned to 64 bytes, little-endian. The file's name is a digest of its source.
 A file that is missing, cut short, altered or of another version is as good as none: the caller builds the vocabulary anew.
 """
 
@@ -22,9 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 FORMAT_VERSION = 1  # raise it whenever the arrays of the same tokenizer files would come out differently
-MAGIC = b"GUIDEDVOC\x00"
-ALIGNMENT = 64
+MAGIC = b"GUIDEDV\x00"
+CHECKSUM_BYTES = 16
 LENGTH_BYTES = 8
+HEADER_AT = len(MAGIC) + CHECKSUM_BYTES + LENGTH_BYTES
+ALIGNMENT = 64
 
 logger = logging.getLogger(__name__)
 
@@ -54,16 +56,16 @@ def save(path: Path, meta: Mapping[str, Any], arrays: Arrays) -> None:
         little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         places.append({"name": name, "dtype": little.dtype.str, "length": len(little), "at": len(body)})
         body.extend(little.tobytes())
-    about = {"version": FORMAT_VERSION, "checksum": checksum(body), "meta": meta, "arrays": places}
-    header = json.dumps(about).encode()
-    header += b" " * (-(len(MAGIC) + LENGTH_BYTES + len(header)) % ALIGNMENT)
+    header = json.dumps({"version": FORMAT_VERSION, "meta": meta, "arrays": places}).encode()
+    header += b" " * (-(HEADER_AT + len(header)) % ALIGNMENT)
+    content = len(header).to_bytes(LENGTH_BYTES, "little") + header + body
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(MAGIC + len(header).to_bytes(LENGTH_BYTES, "little") + header)
-                file.write(body)
+                file.write(MAGIC + checksum(content))
+                file.write(content)
             Path(scratch).replace(path)
         except OSError:
             with contextlib.suppress(OSError):
@@ -95,16 +97,16 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | Non
 
 def parse(view: memoryview) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Take a file apart. Raises ValueError, KeyError or TypeError where it isn't what `save` wrote."""
-    start = len(MAGIC) + LENGTH_BYTES
+    content_at = len(MAGIC) + CHECKSUM_BYTES
     if view[: len(MAGIC)] != MAGIC:
         raise ValueError("not a vocabulary file")
-    body_at = start + int.from_bytes(view[len(MAGIC) : start], "little")
-    header = json.loads(bytes(view[start:body_at]))
+    if view[len(MAGIC) : content_at] != checksum(view[content_at:]):
+        raise ValueError("wrong checksum")
+    body_at = HEADER_AT + int.from_bytes(view[content_at:HEADER_AT], "little")
+    header = json.loads(bytes(view[HEADER_AT:body_at]))
     if header["version"] != FORMAT_VERSION:
         raise ValueError(f"format version {header['version']}, not {FORMAT_VERSION}")
     body = view[body_at:]
-    if checksum(body) != header["checksum"]:
-        raise ValueError("wrong checksum")
     arrays = {
         place["name"]: np.frombuffer(body, dtype=place["dtype"], count=place["length"], offset=place["at"])
         for place in header["arrays"]
@@ -112,6 +114,6 @@ def parse(view: memoryview) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]
     return header["meta"], arrays
 
 
-def checksum(body: bytearray | memoryview) -> str:
-    """128-bit digest of the arrays; the header is covered by being parsed and by naming the arrays' places."""
-    return hashlib.blake2b(body, digest_size=16).hexdigest()
+def checksum(content: bytes | memoryview) -> bytes:
+    """128-bit digest."""
+    return hashlib.blake2b(content, digest_size=CHECKSUM_BYTES).digest()
