@@ -12,6 +12,14 @@ from scripts.prepare_model import default_target, is_complete
 from tests.live_server import LiveServer
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kernels() -> None:
+    """Numba compiles before the tests, as it does before a server is ready: their budgets are for constraints."""
+    import guided
+
+    guided.warm_up()
+
+
 @pytest.fixture(scope="session")
 def model_folder() -> Path:
     """The embedded model as a folder; `make test` exports it before the tests start."""

@@ -15,7 +15,9 @@ from guided.automaton.kernels import CONFIGS, DEAD, DONE, EXPANDED, FULL, expand
 from guided.index.slices import BYTE, DEPTH, NUM_SLICED, SUBTREE_END, TOKEN_START
 
 UNKNOWN = -1
-ROW_COUNT, FILLED, ROWS_FULL = range(3)  # slots of Rows.counts
+ROW_COUNT, DENSE_COUNT, LISTED, FILLED, WANTED = range(5)  # slots of Rows.counts; FILLED: states done by fill_all
+NOTHING, ROWS, DENSE_ROWS, LISTS = range(4)  # Rows.counts[WANTED]: what a kernel that stopped needs more of
+LONGEST_LIST = 128  # tokens; a row with more is kept as bits
 MIXED = -1  # some characters of a profile lead on, others do not
 FRONTIER = 64  # states that one character of a profile may lead to; beyond that the slice is walked
 REACHED = 256  # states that strings of a profile may lead to; beyond that the slice is walked
@@ -23,11 +25,13 @@ _NOT_READ, _ALL_DIE, _MIXED_CHARS = -1, -2, -3  # in Rows.char_next
 
 
 class Rows(NamedTuple):
-    """Rows of allowed tokens, interned."""
+    """Rows of allowed tokens, interned: short ones as token lists, the others as packed bits."""
 
-    counts: np.ndarray  # int64[3]: ROW_COUNT, FILLED (states done by fill_all), ROWS_FULL (why a kernel stopped)
+    counts: np.ndarray  # int64[5]: ROW_COUNT, DENSE_COUNT, LISTED (used part of lists), FILLED, WANTED
     row_of: np.ndarray  # int32[states]: row of a state, UNKNOWN = not computed yet
-    rows: np.ndarray  # uint32[rows, words]: bit t % 32 of word t // 32 set = token t is allowed
+    place: np.ndarray  # int64[rows]: number of the dense row, or -1 - (where its list begins)
+    dense: np.ndarray  # uint32[dense rows, words]: bit t % 32 of word t // 32 set = token t is allowed
+    lists: np.ndarray  # int32[tokens]: each list is its length, then the tokens in ascending order
     row_hash: np.ndarray  # uint64[rows]
     table: np.ndarray  # int32[2^k]: hash table of row ids
     char_next: (
@@ -240,9 +244,7 @@ def _walk(network, machine, slices, slice_, state, row):
             node = nodes[node, SUBTREE_END]
             continue
         path[nodes[node, DEPTH] + 1] = target
-        for i in range(nodes[node, TOKEN_START], nodes[node + 1, TOKEN_START]):
-            token = slices.token_ids[i]
-            row[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
+        set_bits(slices.token_ids[nodes[node, TOKEN_START] : nodes[node + 1, TOKEN_START]], row)
         node += 1
     return DONE
 
@@ -252,11 +254,10 @@ def fill_row(network, machine, slices, steps, rows, state):
     """Computes and interns the row of a state; a status."""
     if rows.row_of[state] != UNKNOWN:
         return DONE
-    candidate = rows.counts[ROW_COUNT]
-    if candidate >= rows.rows.shape[0]:
-        rows.counts[ROWS_FULL] = 1
+    if rows.counts[DENSE_COUNT] >= rows.dense.shape[0]:
+        rows.counts[WANTED] = DENSE_ROWS
         return FULL
-    row = rows.rows[candidate]
+    row = rows.dense[rows.counts[DENSE_COUNT]]
     row[:] = 0
     for slice_ in range(NUM_SLICED):
         status, reach = _reach(network, machine, slices, steps, rows, slice_, state)
@@ -267,9 +268,13 @@ def fill_row(network, machine, slices, steps, rows, state):
         if status != DONE:
             return status
     status = _walk(network, machine, slices, NUM_SLICED, state, row)
-    if status == DONE:
-        rows.row_of[state] = _intern_row(rows, candidate)
-    return status
+    if status != DONE:
+        return status
+    found = _intern_row(rows, row)
+    if found < 0:
+        return FULL
+    rows.row_of[state] = found
+    return DONE
 
 
 @njit(cache=True)
@@ -290,21 +295,88 @@ def _row_hash(row):
 
 
 @njit(cache=True)
-def _intern_row(rows, candidate):
-    """The id of the row that was written at `candidate`, kept there only if it is new."""
-    row = rows.rows[candidate]
+def _list_tokens(row, tokens):
+    """Writes the tokens of a row into `tokens`, as far as they fit; how many the row has, or one more than fit."""
+    count = 0
+    for word in range(row.size):
+        bits = row[word]
+        while bits != 0:
+            if count == tokens.size:
+                return count + 1
+            lowest = bits & (~bits + np.uint32(1))
+            tokens[count] = word * 32 + _bit_number(lowest)
+            count += 1
+            bits ^= lowest
+    return count
+
+
+@njit(cache=True)
+def _bit_number(single):
+    number = 0
+    while single > 1:
+        single >>= np.uint32(1)
+        number += 1
+    return number
+
+
+@njit(cache=True)
+def _same_row(rows, known, row, tokens, count):
+    place = rows.place[known]
+    if place >= 0:
+        other = rows.dense[place]
+        for i in range(row.size):
+            if other[i] != row[i]:
+                return False
+        return True
+    begin = -1 - place
+    if rows.lists[begin] != count:
+        return False
+    for i in range(count):
+        if rows.lists[begin + 1 + i] != tokens[i]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _intern_row(rows, row):
+    """The id of a row that was written behind the last dense one, kept there only if it is new and long; -1: no room."""
+    tokens = np.empty(LONGEST_LIST, np.int32)
+    count = _list_tokens(row, tokens)
     digest = _row_hash(row)
     mask = rows.table.size - 1
     slot = np.int64(digest & np.uint64(mask))
     while rows.table[slot] >= 0:
         known = rows.table[slot]
-        if rows.row_hash[known] == digest and np.array_equal(rows.rows[known], row):
+        if rows.row_hash[known] == digest and _same_row(rows, known, row, tokens, count):
             return known
         slot = (slot + 1) & mask
-    rows.table[slot] = candidate
-    rows.row_hash[candidate] = digest
-    rows.counts[ROW_COUNT] = candidate + 1
-    return candidate
+    new = rows.counts[ROW_COUNT]
+    if new >= rows.place.size:
+        rows.counts[WANTED] = ROWS
+        return -1
+    if count > LONGEST_LIST:
+        rows.place[new] = rows.counts[DENSE_COUNT]
+        rows.counts[DENSE_COUNT] += 1
+    else:
+        begin = rows.counts[LISTED]
+        if begin + 1 + count > rows.lists.size:
+            rows.counts[WANTED] = LISTS
+            return -1
+        rows.place[new] = -1 - begin
+        rows.lists[begin] = count
+        rows.lists[begin + 1 : begin + 1 + count] = tokens[:count]
+        rows.counts[LISTED] = begin + 1 + count
+    rows.table[slot] = new
+    rows.row_hash[new] = digest
+    rows.counts[ROW_COUNT] = new + 1
+    return new
+
+
+@njit(cache=True)
+def set_bits(tokens, row):
+    """Sets the bits of the tokens."""
+    for token in tokens:
+        row[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
 
 
 @njit(cache=True)

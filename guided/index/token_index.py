@@ -14,7 +14,18 @@ from guided.automaton.kernels import ACCEPTING, DEAD
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import special_token_bytes
 from guided.index import kernels
-from guided.index.kernels import FILLED, ROW_COUNT, ROWS_FULL, UNKNOWN
+from guided.index.kernels import (
+    DENSE_COUNT,
+    DENSE_ROWS,
+    FILLED,
+    LISTED,
+    LISTS,
+    NOTHING,
+    ROW_COUNT,
+    ROWS,
+    UNKNOWN,
+    WANTED,
+)
 from guided.index.shortest import shortest_completions
 from guided.index.slices import NUM_SLICED, Slices, slices_of
 from guided.limits import Budget
@@ -25,6 +36,7 @@ StateId = int
 _CHUNK = 512  # states that are filled between two looks at the clock
 _RANGES = np.array(kernels.UTF8_RANGES, np.int64)
 _MEMO_MOVES = 1 << 17  # remembered (state, token) pairs
+_MEMO_MASKS = 256  # token lists remembered as masks
 
 
 class TokenIndex:
@@ -44,6 +56,7 @@ class TokenIndex:
         self._steps = self._char_steps()
         self._steps_classes = dfa.num_classes
         self._moves: dict[int, StateId | None] = {}
+        self._listed: dict[int, np.ndarray] = {}
         self._min_tokens: np.ndarray | None = None
 
     # --- states -------------------------------------------------------------------------------------------------------
@@ -76,7 +89,21 @@ class TokenIndex:
         Raises:
             LimitExceeded: the automaton outgrew its limits.
         """
-        return self._rows.rows[self.row_id(state)]
+        row = self.row_id(state)
+        place = self._rows.place[row]
+        if place >= 0:
+            return self._rows.dense[place]
+        known = self._listed.get(row)
+        if known is None:
+            if len(self._listed) >= _MEMO_MASKS:
+                self._listed.clear()
+            known = self._listed[row] = np.zeros(self._rows.dense.shape[1], np.uint32)
+            kernels.set_bits(self._listed_tokens(int(place)), known)
+        return known
+
+    def _listed_tokens(self, place: int) -> np.ndarray:
+        begin = -1 - place
+        return self._rows.lists[begin + 1 : begin + 1 + self._rows.lists[begin]]
 
     def row_id(self, state: StateId) -> int:
         """Number of the state's row; equal rows have one number."""
@@ -156,12 +183,13 @@ class TokenIndex:
         def with_room() -> int:
             while True:
                 self._cover_states()
-                self._rows.counts[ROWS_FULL] = 0
+                self._rows.counts[WANTED] = NOTHING
                 status = kernel()
-                if not self._rows.counts[ROWS_FULL]:
+                wanted = int(self._rows.counts[WANTED])
+                if wanted == NOTHING:
                     return status
                 self._dfa.budget.check("the index", memory_bytes=self.memory_bytes)
-                self._rows = _more_rows(self._rows)
+                self._rows = _MORE[wanted](self._rows)
 
         self._dfa.run(with_room)
 
@@ -176,27 +204,39 @@ class TokenIndex:
             self._rows = self._rows._replace(row_of=row_of, char_next=char_next)
 
 
-def _new_rows(words: int, rows: int = 16) -> kernels.Rows:
+def _new_rows(words: int, rows: int = 64, dense: int = 8) -> kernels.Rows:
     return kernels.Rows(
-        counts=np.zeros(3, np.int64),
+        counts=np.zeros(5, np.int64),
         row_of=np.empty(0, np.int32),
-        rows=np.empty((rows, words), np.uint32),
-        row_hash=np.zeros(rows, np.uint64),
+        place=np.empty(rows, np.int64),
+        dense=np.empty((dense, words), np.uint32),
+        lists=np.empty(4096, np.int32),
+        row_hash=np.empty(rows, np.uint64),
         table=np.full(4 * rows, -1, np.int32),
         char_next=np.empty((0, NUM_SLICED), np.int32),
     )
 
 
 def _more_rows(rows: kernels.Rows) -> kernels.Rows:
-    """Twice the room, the same rows."""
-    count, words = rows.rows.shape
     used = int(rows.counts[ROW_COUNT])
-    grown = rows._replace(
-        rows=np.empty((2 * count, words), np.uint32),
-        row_hash=np.zeros(2 * count, np.uint64),
-        table=np.full(8 * count, -1, np.int32),
-    )
-    grown.rows[:used] = rows.rows[:used]
-    grown.row_hash[:used] = rows.row_hash[:used]
-    kernels.rebuild_row_table(grown.row_hash, used, grown.table)
+    table = np.full(2 * rows.table.size, -1, np.int32)
+    kernels.rebuild_row_table(rows.row_hash, used, table)
+    return rows._replace(place=_resized(rows.place, used), row_hash=_resized(rows.row_hash, used), table=table)
+
+
+def _more_dense_rows(rows: kernels.Rows) -> kernels.Rows:
+    return rows._replace(dense=_resized(rows.dense, int(rows.counts[DENSE_COUNT])))
+
+
+def _longer_lists(rows: kernels.Rows) -> kernels.Rows:
+    return rows._replace(lists=_resized(rows.lists, int(rows.counts[LISTED])))
+
+
+def _resized(array: np.ndarray, used: int) -> np.ndarray:
+    """Twice the room; the first `used` elements are kept."""
+    grown = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
+    grown[:used] = array[:used]
     return grown
+
+
+_MORE = {ROWS: _more_rows, DENSE_ROWS: _more_dense_rows, LISTS: _longer_lists}
