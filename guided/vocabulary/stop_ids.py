@@ -2,7 +2,8 @@
 
 All ids count, of both files and of the tokenizer: Llama-3 ends a turn with an id that only generation_config.json names, and
 Qwen's tokenizer and config disagree. vLLM itself stops on the tokenizer's id and on those of generation_config.json, or of
-config.json where the former is missing; the server therefore passes all of them on as `stop_token_ids`.
+config.json where the former is missing. Whoever builds a guided request passes `Vocabulary.eos_ids` on as `stop_token_ids`,
+so that the engine stops on each of them.
 """
 
 from __future__ import annotations
