@@ -1,0 +1,39 @@
+"""JSON Schema: from a parsed schema and the options of the request to a network over bytes; knows no vocabulary.
+
+    references -> keywords -> formulas -> reading -> normal_form -> layout, progress -> emit
+
+The stages are lazy: only `keywords.check` walks the whole schema, once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from guided.automaton.network import Network
+from guided.limits import Budget
+
+
+def build_network(schema: Any, options: dict, budget: Budget) -> Network:
+    """The network of the JSON texts whose values satisfy the schema.
+
+    Args:
+        schema: a parsed JSON Schema.
+        options: of `Constraint.json_schema`: whitespace, whitespace_pattern, additional_properties, property_order.
+
+    Raises:
+        InvalidConstraint: the schema is malformed, or a reference leads nowhere.
+        UnsupportedKeyword: a keyword cannot be enforced.
+        Unsatisfiable: no value satisfies the schema.
+        LimitExceeded: it is too complex.
+    """
+    from guided.json_schema.emit import Emitter
+    from guided.json_schema.formulas import Formulas
+    from guided.json_schema.keywords import check
+    from guided.json_schema.normal_form import NormalForm
+    from guided.json_schema.references import Document
+
+    document = Document(schema)
+    check(document, budget)
+    formulas = Formulas()
+    normal_form = NormalForm(formulas, budget, options.get("additional_properties", "declared") == "declared")
+    return Emitter(normal_form, options, budget).root(formulas.goal([formulas.schema(document.root)]))

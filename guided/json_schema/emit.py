@@ -1,0 +1,229 @@
+"""The network of a schema: from goals to rules over bytes, each rule built when the output first reaches it.
+
+A *value rule* reads one value that satisfies a goal, written in a style. Containers are rules too: what is left to write of an
+array or object is one rule for each state of its progress, entered by a call in last position, which costs no stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from guided.automaton.encoding import JsonStringEncoder
+from guided.automaton.network import Network
+from guided.errors import Unsatisfiable
+from guided.json_schema.arrays import ArrayShape
+from guided.json_schema.contradiction import find_contradiction
+from guided.json_schema.formulas import Goal
+from guided.json_schema.keywords import TYPES
+from guided.json_schema.layout import Cell
+from guided.json_schema.literals import Literals
+from guided.json_schema.normal_form import NormalForm
+from guided.json_schema.number_text import NumberText
+from guided.json_schema.numbers import NumberShape
+from guided.json_schema.objects import ObjectShape
+from guided.json_schema.progress import ArrayProgress, ArrayState, ObjectProgress, ObjectState, Step, reaches_end
+from guided.json_schema.reading import Shape
+from guided.json_schema.string_text import StringText
+from guided.json_schema.strings import StringShape
+from guided.json_schema.whitespace import Style, Whitespace
+from guided.limits import Budget
+
+_LITERALS = {None: b"null", True: b"true", False: b"false"}
+
+
+class Emitter:
+    """Builds the rules of one network."""
+
+    def __init__(self, normal_form: NormalForm, options: dict, budget: Budget) -> None:
+        self.network = Network()
+        self.normal_form = normal_form
+        self.whitespace = Whitespace(self.network, options, budget)
+        self.any_order = options.get("property_order") == "any"
+        self.strings = StringText(self.network, JsonStringEncoder(self.network), normal_form.languages)
+        self.numbers = NumberText(self.network)
+        self.end = self.network.state(final=True)  # where rules end; has no edges, so calls to it are calls in last position
+        self._values: dict[tuple[Goal, Style], int] = {}
+        self._names: dict[str, int] = {}
+
+    def root(self, goal: Goal) -> Network:
+        """The network whose root reads a value that satisfies the goal.
+
+        Raises:
+            Unsatisfiable: there is none.
+        """
+        if not self.normal_form.satisfiable(goal):
+            message, pointer = find_contradiction(goal, self.normal_form)
+            raise Unsatisfiable(message, pointer=pointer)
+        self.network.root = self.value_rule(goal, self.whitespace.root)
+        return self.network
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    def value_rule(self, goal: Goal, style: Style) -> int:
+        """A rule that reads one value of a satisfiable goal."""
+        known = self._values.get((goal, style))
+        if known is None:
+            known = self._values[(goal, style)] = self.network.rule(lambda: self._build_value(goal, style))
+        return known
+
+    def _build_value(self, goal: Goal, style: Style) -> int:
+        start = self.network.state()
+        for kind in TYPES:
+            for shape in self.normal_form.alternatives(goal, kind):
+                if self.normal_form.has_value(shape):
+                    self._shape(start, shape, style)
+        return start
+
+    def _shape(self, start: int, shape: Shape, style: Style) -> None:
+        match shape:
+            case Literals():
+                for value in sorted(shape.values, key=str):
+                    self.network.literal(start, _LITERALS[value], self.end)
+            case NumberShape():
+                self.network.call(start, self.numbers.rule(shape), self.end)
+            case StringShape():
+                self.network.call(start, self.strings.quoted(shape), self.end)
+            case ArrayShape():
+                self._container(start, b"[]", _Items(self, shape), style)
+            case ObjectShape():
+                self._container(start, b"{}", _Properties(self, shape), style)
+
+    # --- containers -------------------------------------------------------------------------------------------------
+
+    def _container(self, start: int, brackets: bytes, writer: _Writer, style: Style) -> None:
+        progress = writer.progress
+        opened = self.network.state()
+        self.network.edge(start, 1 << brackets[0], opened)
+        if progress.may_end(progress.start):
+            before = self.network.state()
+            self.whitespace.empty(opened, style, before)
+            self.network.edge(before, 1 << brackets[1], self.end)
+        steps = writer.live_steps(progress.start)
+        if steps:
+            for inner in self.whitespace.inner_styles(style):
+                first = self.network.rule(lambda inner=inner: self._first(writer, brackets, inner, steps))
+                before = self.network.state()
+                self.whitespace.opened(opened, inner, before)
+                self.network.call(before, first, self.end)
+
+    def _first(self, writer: _Writer, brackets: bytes, inner: Style, steps: list[Step]) -> int:
+        start = self.network.state()
+        self._follow(start, writer, brackets, inner, steps)
+        return start
+
+    def _follow(self, source: int, writer: _Writer, brackets: bytes, inner: Style, steps: list[Step]) -> None:
+        """One more member, and then what is left to do after it."""
+        for step in steps:
+            written = self.network.state()
+            self.network.call(source, writer.member(step, inner), written)
+            self.network.call(written, self._rest(writer, brackets, inner, step.following), self.end)
+
+    def _rest(self, writer: _Writer, brackets: bytes, inner: Style, state: ArrayState | ObjectState) -> int:
+        """A rule that reads what is left after a member: a comma and more, or the closing bracket."""
+        known = writer.rests.get((inner, state))
+        if known is None:
+            build = lambda: self._build_rest(writer, brackets, inner, state)  # noqa: E731
+            known = writer.rests[(inner, state)] = self.network.rule(build)
+        return known
+
+    def _build_rest(self, writer: _Writer, brackets: bytes, inner: Style, state: ArrayState | ObjectState) -> int:
+        start = self.network.state()
+        if writer.progress.may_end(state):
+            before = self.network.state()
+            self.whitespace.closing(start, inner, before)
+            self.network.edge(before, 1 << brackets[1], self.end)
+        steps = writer.live_steps(state)
+        if steps:
+            next_member = self.network.state()
+            self.whitespace.comma(start, inner, next_member)
+            self._follow(next_member, writer, brackets, inner, steps)
+        return start
+
+    # --- property names -----------------------------------------------------------------------------------------------
+
+    def name_rule(self, name: str) -> int:
+        """A rule that reads one property name, quotes included."""
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = self.network.rule(lambda: self.strings.word(name))
+        return known
+
+
+class _Writer:
+    """The members of one container shape: the steps of its progress that lead to an end, and their rules."""
+
+    progress: ArrayProgress | ObjectProgress
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter = emitter
+        self.rests: dict[tuple, int] = {}
+        self._live: dict[ArrayState | ObjectState, bool] = {}
+
+    def live_steps(self, state) -> list[Step]:
+        """The steps from a state whose value exists and after which the container can be completed."""
+        satisfiable: Callable[[Goal], bool] = self.emitter.normal_form.satisfiable
+        return [step for step in self.progress.steps(state) if satisfiable(step.goal) and self._is_live(step.following)]
+
+    def _is_live(self, state) -> bool:
+        known = self._live.get(state)
+        if known is None:
+            satisfiable = self.emitter.normal_form.satisfiable
+            known = self._live[state] = self.always_live() or reaches_end(self.progress, state, satisfiable)
+        return known
+
+    def always_live(self) -> bool:
+        """Every state that live steps lead to can be completed."""
+        raise NotImplementedError
+
+    def member(self, step: Step, inner: Style) -> int:
+        """A rule that reads the member of a step."""
+        raise NotImplementedError
+
+
+class _Items(_Writer):
+    def __init__(self, emitter: Emitter, shape: ArrayShape) -> None:
+        super().__init__(emitter)
+        self.progress = ArrayProgress(shape, emitter.normal_form)
+
+    def always_live(self) -> bool:
+        return not self.progress.shape.counts  # the shape has a value, and no item changes what follows
+
+    def member(self, step: Step, inner: Style) -> int:
+        return self.emitter.value_rule(step.goal, inner)
+
+
+class _Properties(_Writer):
+    def __init__(self, emitter: Emitter, shape: ObjectShape) -> None:
+        super().__init__(emitter)
+        self.progress = ObjectProgress(shape, emitter.normal_form, emitter.any_order)
+        self._members: dict[tuple, int] = {}
+
+    def always_live(self) -> bool:
+        return self.progress.is_plain
+
+    def member(self, step: Step, inner: Style) -> int:
+        key = (step.name, step.goal, inner)
+        known = self._members.get(key)
+        if known is None:
+            known = self._members[key] = self.emitter.network.rule(lambda: self._build(step, inner))
+        return known
+
+    def _build(self, step: Step, inner: Style) -> int:
+        network = self.emitter.network
+        start, named, before_value = network.state(), network.state(), network.state()
+        if isinstance(step.name, Cell):
+            network.call(start, self._unknown_name(step.name), named)
+        else:
+            network.call(start, self.emitter.name_rule(self.progress.names[step.name]), named)
+        self.emitter.whitespace.colon(named, inner, before_value)
+        network.call(before_value, self.emitter.value_rule(step.goal, inner), self.emitter.end)
+        return start
+
+    def _unknown_name(self, cell: Cell) -> int:
+        """A rule that reads a name of the cell; its automaton is built when a name is read."""
+        return self.emitter.strings.quoted_language(cell, lambda: self._language(cell))
+
+    def _language(self, cell: Cell):
+        if cell.names is not None:
+            return cell.names
+        return self.progress.layout.unknown_names if self.progress.names else None

@@ -1,0 +1,177 @@
+"""Which keywords there are and what values they may have; knows no instance.
+
+In goes a document, out come refusals: `check` walks everything that the root can reach, once, and refuses values of the wrong
+type, references that lead nowhere and keywords that cannot be enforced, each with its pointer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from guided.errors import InvalidConstraint, UnsupportedKeyword
+from guided.json_schema.references import SUBSCHEMAS, Document, Node, subschema_paths
+from guided.limits import Budget
+
+TYPES = ("null", "boolean", "number", "string", "array", "object")
+
+ANNOTATIONS = frozenset(
+    "$schema $id id $anchor $dynamicAnchor $recursiveAnchor $vocabulary $comment $defs definitions title description default "
+    "examples example deprecated readOnly writeOnly contentEncoding contentMediaType contentSchema".split()
+)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value == int(value) and value >= 0
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, (dict, bool))
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _is_schemas(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_schema, value))
+
+
+def _is_named_schemas(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_schema, value.values()))
+
+
+def _is_type(value: Any) -> bool:
+    names = value if isinstance(value, list) else [value]
+    return bool(names) and all(isinstance(name, str) and (name in TYPES or name == "integer") for name in names)
+
+
+_TEXT = (lambda value: isinstance(value, str), "a string")
+_NUMBER = (_is_number, "a number")
+_COUNT = (_is_count, "a whole number that is not negative")
+_FLAG = (lambda value: isinstance(value, bool), "true or false")
+_SCHEMA = (_is_schema, "a schema (an object or a boolean)")
+_SCHEMA_LIST = (_is_schemas, "a list of schemas that is not empty")
+_SCHEMA_MAP = (_is_named_schemas, "an object whose members are schemas")
+_NAMES = (_is_names, "a list of strings")
+
+Check = tuple[Callable[[Any], bool], str]
+
+EXPECTED: dict[str, Check] = {
+    "type": (_is_type, "one of null, boolean, integer, number, string, array, object, or a list of these"),
+    "enum": (lambda value: isinstance(value, list), "a list"),
+    "const": (lambda value: True, ""),
+    "pattern": _TEXT,
+    "format": _TEXT,
+    "minLength": _COUNT,
+    "maxLength": _COUNT,
+    "minimum": _NUMBER,
+    "maximum": _NUMBER,
+    "exclusiveMinimum": (lambda value: _is_number(value) or isinstance(value, bool), "a number (or, as in Draft 4, a boolean)"),
+    "exclusiveMaximum": (lambda value: _is_number(value) or isinstance(value, bool), "a number (or, as in Draft 4, a boolean)"),
+    "multipleOf": (lambda value: _is_number(value) and value > 0, "a number greater than 0"),
+    "items": (lambda value: _is_schema(value) or (isinstance(value, list) and all(map(_is_schema, value))), "a schema"),
+    "prefixItems": _SCHEMA_LIST,
+    "additionalItems": _SCHEMA,
+    "unevaluatedItems": _SCHEMA,
+    "contains": _SCHEMA,
+    "minContains": _COUNT,
+    "maxContains": _COUNT,
+    "minItems": _COUNT,
+    "maxItems": _COUNT,
+    "uniqueItems": _FLAG,
+    "properties": _SCHEMA_MAP,
+    "patternProperties": _SCHEMA_MAP,
+    "additionalProperties": _SCHEMA,
+    "unevaluatedProperties": _SCHEMA,
+    "propertyNames": _SCHEMA,
+    "required": _NAMES,
+    "minProperties": _COUNT,
+    "maxProperties": _COUNT,
+    "dependentRequired": (
+        lambda value: isinstance(value, dict) and all(map(_is_names, value.values())),
+        "an object whose members are lists of strings",
+    ),
+    "dependentSchemas": _SCHEMA_MAP,
+    "dependencies": (
+        lambda value: isinstance(value, dict) and all(_is_schema(member) or _is_names(member) for member in value.values()),
+        "an object whose members are schemas or lists of strings",
+    ),
+    "allOf": _SCHEMA_LIST,
+    "anyOf": _SCHEMA_LIST,
+    "oneOf": _SCHEMA_LIST,
+    "not": _SCHEMA,
+    "if": _SCHEMA,
+    "then": _SCHEMA,
+    "else": _SCHEMA,
+    "$ref": _TEXT,
+    "$dynamicRef": _TEXT,
+    "$recursiveRef": _TEXT,
+}
+
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+def ignores_siblings(node: Node) -> bool:
+    """Draft 7 and older: beside `$ref` nothing counts."""
+    return node.resource.dialect <= 7 and "$ref" in node.schema
+
+
+def check(document: Document, budget: Budget) -> None:
+    """Walks all schemas that the root reaches, through references too.
+
+    Raises:
+        InvalidConstraint: a keyword has a value that it cannot have, or a reference leads nowhere.
+        UnsupportedKeyword: something that is understood but cannot be enforced.
+    """
+    seen = {document.root}
+    worklist = [document.root]
+    while worklist:
+        node = worklist.pop()
+        if not isinstance(node.schema, dict):
+            continue
+        if len(seen) & 255 == 0:
+            budget.check("reading the schema")
+        for target in _check_node(node):
+            if target not in seen:
+                seen.add(target)
+                worklist.append(target)
+
+
+def _check_node(node: Node) -> list[Node]:
+    """Refuses what is wrong with one schema object; the nodes that its meaning depends on."""
+    targets = [node.reference(keyword) for keyword in REFERENCES if _has_text(node, keyword)]
+    if ignores_siblings(node):
+        return targets
+    for keyword, value in node.schema.items():
+        expected = EXPECTED.get(keyword)
+        if expected is not None and not expected[0](value):
+            raise InvalidConstraint(f"{keyword} must be {expected[1]}, not {_short(value)}", pointer=f"{node.pointer}/{keyword}")
+        if keyword in UNSUPPORTED:
+            raise UnsupportedKeyword(f"{keyword} cannot be enforced", keyword=keyword, pointer=f"{node.pointer}/{keyword}")
+    for path in subschema_paths(node.schema):
+        if path[0] not in ("$defs", "definitions"):
+            targets.append(node.child(*path))
+    return targets
+
+
+UNSUPPORTED: frozenset[str] = frozenset()
+
+
+def _has_text(node: Node, keyword: str) -> bool:
+    value = node.schema.get(keyword)
+    if value is not None and not isinstance(value, str):
+        raise InvalidConstraint(f"{keyword} must be a string, not {_short(value)}", pointer=f"{node.pointer}/{keyword}")
+    return value is not None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:40] + "..."
+
+
+assert set(SUBSCHEMAS) - {"$defs", "definitions"} <= set(EXPECTED), "each keyword that holds schemas is checked"

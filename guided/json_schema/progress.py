@@ -1,0 +1,237 @@
+"""Arrays and objects half written: what may come next, what is then left to do, and whether there is a way to the end.
+
+From shapes to steps: a state says how far the container is, a step is one more item or property with the goal of its value. A
+disjunction whose members speak of different properties is carried along until one of them is met, so that negations of
+object schemas need no case for each property. Knows no bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from guided.json_schema.arrays import ArrayShape, Count
+from guided.json_schema.formulas import Formula, Goal
+from guided.json_schema.layout import Cell, ObjectLayout
+from guided.json_schema.objects import Atom, Clause, ObjectShape
+
+if TYPE_CHECKING:
+    from guided.json_schema.normal_form import NormalForm
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayState:
+    """position: items written, capped where more make no difference; counts: matches so far per `Count`, capped too."""
+
+    position: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectState:
+    """left: bit i = known name i may still be written; count: properties so far, capped; clauses: still to be met."""
+
+    left: int
+    count: int
+    clauses: tuple[Clause, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[State]):
+    """One more item or property.
+
+    Attributes:
+        name: position of the known name, or the cell of unknown names, or None in an array.
+        goal: what the value satisfies.
+        following: the state after it.
+    """
+
+    name: int | Cell | None
+    goal: Goal
+    following: State
+
+
+class ArrayProgress:
+    """The steps of one array shape."""
+
+    def __init__(self, shape: ArrayShape, normal_form: NormalForm) -> None:
+        self.shape = shape
+        self.normal_form = normal_form
+        self.start = ArrayState(0, (0,) * len(shape.counts))
+        self._last_position = max(shape.regular_from, shape.min_items) if shape.max_items is None else shape.max_items
+
+    def may_end(self, state: ArrayState) -> bool:
+        enough = all(done >= count.least for count, done in zip(self.shape.counts, state.counts, strict=True))
+        return enough and state.position >= self.shape.min_items
+
+    def steps(self, state: ArrayState) -> Iterator[Step[ArrayState]]:
+        """What the next item may be; goals may turn out to have no value."""
+        shape, position = self.shape, state.position
+        if shape.max_items is not None and position >= shape.max_items:
+            return
+        formulas = shape.formulas_at(position)
+        following = min(position + 1, self._last_position)
+        choices = [self._choices(count, done, position) for count, done in zip(shape.counts, state.counts, strict=True)]
+        for choice in product(*choices):
+            extra = [formula for _, formula in choice if formula is not None]
+            goal = self.normal_form.formulas.goal([*formulas, *extra])
+            yield Step(None, goal, ArrayState(following, tuple(done for done, _ in choice)))
+
+    def _choices(self, count: Count, done: int, position: int) -> list[tuple[int, Formula | None]]:
+        """(matches after the item, condition on the item): the item counts, or it does not."""
+        if position < count.first or (count.most is None and done >= count.least):
+            return [(done, None)]
+        if count.most is None:
+            return [(done + 1, count.formula), (done, None)]
+        fails = (done, self.normal_form.formulas.negation(count.formula))
+        return [fails] if done >= count.most else [(done + 1, count.formula), fails]
+
+
+class ObjectProgress:
+    """The steps of one object shape, in schema order or in any order."""
+
+    def __init__(self, shape: ObjectShape, normal_form: NormalForm, any_order: bool = False) -> None:
+        self.shape = shape
+        self.normal_form = normal_form
+        self.any_order = any_order
+        self.layout = ObjectLayout(shape, normal_form)
+        self.names = self.layout.known
+        self.required = sum(1 << position for position, name in enumerate(self.names) if name in shape.required)
+        bounds = [atom.bound for clause in shape.clauses for atom in clause if atom.kind in ("fewer", "more")]
+        self._most_count = max([shape.min_count, *(bound + 1 for bound in bounds)]) if shape.max_count is None else shape.max_count
+        self.start = ObjectState((1 << len(self.names)) - 1, 0, shape.clauses)
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing is counted and nothing carried along."""
+        return not self.shape.clauses and self.shape.max_count is None and self.shape.min_count <= len(self.shape.required)
+
+    def may_end(self, state: ObjectState) -> bool:
+        if state.left & self.required or state.count < self.shape.min_count:
+            return False
+        return all(any(self._holds_at_end(atom, state.count) for atom in clause) for clause in state.clauses)
+
+    @staticmethod
+    def _holds_at_end(atom: Atom, count: int) -> bool:
+        match atom.kind:
+            case "fewer":
+                return count < atom.bound
+            case "more":
+                return count > atom.bound
+        return atom.kind in ("lacks", "each")
+
+    def steps(self, state: ObjectState) -> Iterator[Step[ObjectState]]:
+        """What the next property may be; goals may turn out to have no value."""
+        if self.shape.max_count is not None and state.count >= self.shape.max_count:
+            return
+        yield from self.known_steps(state)
+        yield from self.unknown_steps(state)
+
+    def known_steps(self, state: ObjectState) -> Iterator[Step[ObjectState]]:
+        clauses, left, count = state.clauses, state.left, min(state.count + 1, self._most_count)
+        waiting = left
+        while waiting:
+            bit = waiting & -waiting
+            waiting ^= bit
+            position = bit.bit_length() - 1
+            yield from self._named_steps(position, ObjectState(left ^ bit, count, clauses))
+            if not self.any_order:  # the name is passed over
+                if bit & self.required:
+                    return
+                left ^= bit
+                clauses = self._passed_over(clauses, self.names[position])
+
+    def unknown_steps(self, state: ObjectState) -> Iterator[Step[ObjectState]]:
+        if self.layout.closed or (state.left & self.required and not self.any_order):
+            return
+        clauses, left = state.clauses, state.left
+        if not self.any_order:
+            while left:
+                bit = left & -left
+                left ^= bit
+                clauses = self._passed_over(clauses, self.names[bit.bit_length() - 1])
+        count = min(state.count + 1, self._most_count)
+        for cell in self.layout.cells:
+            inside = dict(zip(self.layout.name_sets, cell.memberships, strict=True))
+            concerns = lambda atom, inside=inside: atom.names is not None and inside[atom.names]  # noqa: E731
+            for remaining, extra in self._clause_choices(clauses, count, concerns, None):
+                goal = self.normal_form.formulas.goal((*cell.goal.formulas, *extra))
+                yield Step(cell, goal, ObjectState(left, count, remaining))
+
+    def _named_steps(self, position: int, following: ObjectState) -> Iterator[Step[ObjectState]]:
+        name = self.names[position]
+        base = self.layout.goal(name)
+        if not following.clauses:
+            yield Step(position, base, following)
+            return
+
+        def concerns(atom: Atom) -> bool:
+            return atom.name == name if atom.name is not None else atom.names is not None and self.layout.contains(atom.names, name)
+
+        for remaining, extra in self._clause_choices(following.clauses, following.count, concerns, name):
+            goal = self.normal_form.formulas.goal((*base.formulas, *extra))
+            yield Step(position, goal, replace(following, clauses=remaining))
+
+    # --- clauses ----------------------------------------------------------------------------------------------------
+
+    def _clause_choices(
+        self, clauses: tuple[Clause, ...], count: int, concerns: Callable[[Atom], bool], name: str | None
+    ) -> Iterator[tuple[tuple[Clause, ...], list[Formula]]]:
+        """(clauses that remain, conditions on the value): for each clause it is met by this property, or it is not."""
+        for choice in product(*(self._choices(clause, count, concerns, name) for clause in clauses)):
+            remaining = tuple(dict.fromkeys(clause for clause, _ in choice if clause is not None))
+            yield remaining, [formula for _, formulas in choice for formula in formulas]
+
+    @staticmethod
+    def _choices(
+        clause: Clause, count: int, concerns: Callable[[Atom], bool], name: str | None
+    ) -> list[tuple[Clause | None, tuple[Formula, ...]]]:
+        """(what remains of one clause, or None if it is met; conditions on the value)."""
+        if any(atom.kind == "more" and count > atom.bound for atom in clause):
+            return [(None, ())]
+        touched = [atom for atom in clause if atom.kind in ("some", "each") and concerns(atom)]
+        met: list[tuple[Clause | None, tuple[Formula, ...]]] = [
+            (None, (atom.formula,)) for atom in touched if atom.kind == "some" and atom.formula is not None
+        ]
+        kept = frozenset(
+            atom
+            for atom in clause
+            if not (atom.name == name is not None and atom.kind in ("lacks", "some"))
+            and not (atom.kind == "fewer" and count >= atom.bound)
+            and not (atom.kind == "each" and atom in touched)
+        )
+        if kept:
+            met.append((kept, ()))
+        for atom in touched:
+            if atom.kind == "each" and atom.formula is not None and atom.formula.kind != "false":
+                met.append((kept | {atom}, (atom.formula,)))
+        return met
+
+    @staticmethod
+    def _passed_over(clauses: tuple[Clause, ...], name: str) -> tuple[Clause, ...]:
+        """The clauses once it is known that there is no property of this name."""
+        if not clauses:
+            return clauses
+        open_clauses = (clause for clause in clauses if not any(a.kind == "lacks" and a.name == name for a in clause))
+        return tuple(
+            dict.fromkeys(frozenset(a for a in clause if not (a.kind == "some" and a.name == name)) for clause in open_clauses)
+        )
+
+
+def reaches_end(progress, state, has_value: Callable[[Goal], bool]) -> bool:
+    """Is there a way from the state to the end of the container? Depth first, most promising step first."""
+    seen, worklist = {state}, [state]
+    while worklist:
+        state = worklist.pop()
+        if progress.may_end(state):
+            return True
+        for step in progress.steps(state):
+            if step.following not in seen and has_value(step.goal):
+                seen.add(step.following)
+                worklist.append(step.following)
+        progress.normal_form.budget.check("looking for contradictions", states=len(seen))
+    return False

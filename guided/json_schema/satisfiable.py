@@ -1,0 +1,32 @@
+"""Is there any value of this shape at all? Knows no bytes; asks the normal form about the goals of the parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guided.json_schema.arrays import ArrayShape
+from guided.json_schema.objects import ObjectShape
+from guided.json_schema.progress import ArrayProgress, ObjectProgress, reaches_end
+
+if TYPE_CHECKING:
+    from guided.json_schema.normal_form import NormalForm
+
+
+def array_has_value(shape: ArrayShape, normal_form: NormalForm) -> bool:
+    """Can enough items be written?"""
+    progress = ArrayProgress(shape, normal_form)
+    if shape.counts:
+        return reaches_end(progress, progress.start, normal_form.satisfiable)
+    goal = normal_form.formulas.goal
+    positions = range(min(shape.min_items, shape.regular_from + 1))
+    return all(normal_form.satisfiable(goal(shape.formulas_at(position))) for position in positions)
+
+
+def object_has_value(shape: ObjectShape, normal_form: NormalForm) -> bool:
+    """Can all required properties be written, and enough of them, and the clauses be met?"""
+    progress = ObjectProgress(shape, normal_form)
+    if not all(normal_form.satisfiable(progress.layout.goal(name)) for name in shape.required):
+        return False
+    if progress.is_plain or (not shape.clauses and shape.min_count <= len(shape.required)):
+        return True
+    return reaches_end(progress, progress.start, normal_form.satisfiable)

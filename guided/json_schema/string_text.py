@@ -1,0 +1,113 @@
+"""How strings are written: from string shapes and automata to rules that read the quotes and what is between; knows no schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from guided.automaton.char_dfa import CharDfa
+from guided.automaton.charset import CharSet
+from guided.automaton.encoding import JsonStringEncoder, embed_dfa
+from guided.automaton.network import Network
+from guided.json_schema.languages import Languages
+from guided.json_schema.strings import ANY_STRING, StringShape
+
+_QUOTE = 1 << ord('"')
+_CHUNK = 64  # characters of a counted string that are laid out at once
+
+
+class StringText:
+    """The rules of all strings of one network."""
+
+    def __init__(self, network: Network, encoder: JsonStringEncoder, languages: Languages) -> None:
+        self.network = network
+        self.encoder = encoder
+        self.languages = languages
+        self.end = network.state(final=True)
+        self._rules: dict[Hashable, int] = {}
+        self._counted: dict[tuple[int, int | None], int] = {}
+
+    def quoted(self, shape: StringShape) -> int:
+        """A rule that reads a string of the shape, quotes included."""
+        return self._rule(shape, lambda: self._build(shape))
+
+    def quoted_language(self, key: Hashable, language: Callable[[], CharDfa | None]) -> int:
+        """A rule that reads a string of a language (None: any string), quotes included; `key` stands for the language."""
+        return self._rule(key, lambda: self._build_language(language()))
+
+    def word(self, text: str) -> int:
+        """The states of one fixed string, quotes included; returns the first."""
+        start, opened, read = self.network.state(), self.network.state(), self.network.state()
+        self.network.edge(start, _QUOTE, opened)
+        self._word(opened, text, read)
+        self.network.edge(read, _QUOTE, self.end)
+        return start
+
+    def _rule(self, key: Hashable, build: Callable[[], int]) -> int:
+        known = self._rules.get(key)
+        if known is None:
+            known = self._rules[key] = self.network.rule(build)
+        return known
+
+    def _build(self, shape: StringShape) -> int:
+        if shape == ANY_STRING:
+            return self._build_language(None)
+        if shape.words is not None:
+            start, opened, read = self.network.state(), self.network.state(), self.network.state()
+            self.network.edge(start, _QUOTE, opened)
+            for word in sorted(self.languages.matching(shape)):
+                self._word(opened, word, read)
+            self.network.edge(read, _QUOTE, self.end)
+            return start
+        if not shape.tests and not shape.excluded:
+            start, opened = self.network.state(), self.network.state()
+            self.network.edge(start, _QUOTE, opened)
+            self.network.call(opened, self._counting(shape.min_length, shape.max_length), self.end)
+            return start
+        return self._build_language(self.languages.shape(shape))
+
+    def _build_language(self, language: CharDfa | None) -> int:
+        start = self.network.state()
+        if language is None:
+            opened = self.network.state()
+            self.network.edge(start, _QUOTE, opened)
+            self.network.call(opened, self._counting(0, None), self.end)
+            return start
+        read = self.network.state()
+        self.network.edge(read, _QUOTE, self.end)
+        self.network.edge(start, _QUOTE, embed_dfa(self.network, language, self.encoder, read))
+        return start
+
+    def _word(self, source: int, text: str, target: int) -> None:
+        """One string in the spellings that encoders use: as UTF-8, or with every character beyond ASCII escaped."""
+        for part in text:
+            following = self.network.state()
+            if part.isascii() and part.isprintable() and part not in '"\\':
+                self.network.edge(source, 1 << ord(part), following)
+            else:
+                self.encoder.char(source, CharSet.of(part), following)
+            source = following
+        self.network.epsilon(source, target)
+
+    def _counting(self, least: int, most: int | None) -> int:
+        """A rule that reads `least` to `most` characters and the closing quote, laid out in chunks as it is reached."""
+        known = self._counted.get((least, most))
+        if known is None:
+            known = self._counted[(least, most)] = self.network.rule(lambda: self._chunk(least, most))
+        return known
+
+    def _chunk(self, least: int, most: int | None) -> int:
+        start = state = self.network.state()
+        for position in range(_CHUNK):
+            if position >= least:
+                self.network.edge(state, _QUOTE, self.end)
+            if most is not None and position == most:
+                return start
+            if most is None and position >= least:
+                self.encoder.char(state, CharSet.any(), state)
+                return start
+            following = self.network.state()
+            self.encoder.char(state, CharSet.any(), following)
+            state = following
+        rest = None if most is None else most - _CHUNK
+        self.network.call(state, self._counting(max(0, least - _CHUNK), rest), self.end)
+        return start
