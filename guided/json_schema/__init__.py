@@ -32,8 +32,9 @@ def build_network(schema: Any, options: dict, budget: Budget) -> Network:
     from guided.json_schema.normal_form import NormalForm
     from guided.json_schema.references import Document
 
+    budget = Budget(budget.limits)  # its clock starts again for every rule that is built late
     document = Document(schema)
     check(document, budget)
     formulas = Formulas()
     normal_form = NormalForm(formulas, budget, options.get("additional_properties", "declared") == "declared")
-    return Emitter(normal_form, options, budget).root(formulas.goal([formulas.schema(document.root)]))
+    return Emitter(normal_form, options).root(formulas.goal([formulas.schema(document.root)]))

@@ -6,6 +6,7 @@ array or object is one rule for each state of its progress, entered by a call in
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from guided.automaton.encoding import JsonStringEncoder
@@ -26,7 +27,6 @@ from guided.json_schema.reading import Shape
 from guided.json_schema.string_text import StringText
 from guided.json_schema.strings import StringShape
 from guided.json_schema.whitespace import Style, Whitespace
-from guided.limits import Budget
 
 _LITERALS = {None: b"null", True: b"true", False: b"false"}
 
@@ -34,10 +34,11 @@ _LITERALS = {None: b"null", True: b"true", False: b"false"}
 class Emitter:
     """Builds the rules of one network."""
 
-    def __init__(self, normal_form: NormalForm, options: dict, budget: Budget) -> None:
+    def __init__(self, normal_form: NormalForm, options: dict) -> None:
         self.network = Network()
         self.normal_form = normal_form
-        self.whitespace = Whitespace(self.network, options, budget)
+        self.budget = normal_form.budget
+        self.whitespace = Whitespace(self.network, options, self.budget)
         self.any_order = options.get("property_order") == "any"
         self.strings = StringText(self.network, JsonStringEncoder(self.network), normal_form.languages)
         self.numbers = NumberText(self.network)
@@ -57,13 +58,22 @@ class Emitter:
         self.network.root = self.value_rule(goal, self.whitespace.root)
         return self.network
 
+    def late(self, build: Callable[[], int]) -> int:
+        """A rule that is built when it is first reached, within a time limit of its own."""
+
+        def timed() -> int:
+            self.budget.deadline = time.monotonic() + self.budget.limits.seconds
+            return build()
+
+        return self.network.rule(timed)
+
     # --- values -----------------------------------------------------------------------------------------------------
 
     def value_rule(self, goal: Goal, style: Style) -> int:
         """A rule that reads one value of a satisfiable goal."""
         known = self._values.get((goal, style))
         if known is None:
-            known = self._values[(goal, style)] = self.network.rule(lambda: self._build_value(goal, style))
+            known = self._values[(goal, style)] = self.late(lambda: self._build_value(goal, style))
         return known
 
     def _build_value(self, goal: Goal, style: Style) -> int:
@@ -101,7 +111,7 @@ class Emitter:
         steps = writer.live_steps(progress.start)
         if steps:
             for inner in self.whitespace.inner_styles(style):
-                first = self.network.rule(lambda inner=inner: self._first(writer, brackets, inner, steps))
+                first = self.late(lambda inner=inner: self._first(writer, brackets, inner, steps))
                 before = self.network.state()
                 self.whitespace.opened(opened, inner, before)
                 self.network.call(before, first, self.end)
@@ -123,7 +133,7 @@ class Emitter:
         known = writer.rests.get((inner, state))
         if known is None:
             build = lambda: self._build_rest(writer, brackets, inner, state)  # noqa: E731
-            known = writer.rests[(inner, state)] = self.network.rule(build)
+            known = writer.rests[(inner, state)] = self.late(build)
         return known
 
     def _build_rest(self, writer: _Writer, brackets: bytes, inner: Style, state: ArrayState | ObjectState) -> int:
@@ -145,7 +155,7 @@ class Emitter:
         """A rule that reads one property name, quotes included."""
         known = self._names.get(name)
         if known is None:
-            known = self._names[name] = self.network.rule(lambda: self.strings.word(name))
+            known = self._names[name] = self.late(lambda: self.strings.word(name))
         return known
 
 
@@ -205,7 +215,7 @@ class _Properties(_Writer):
         key = (step.name, step.goal, inner)
         known = self._members.get(key)
         if known is None:
-            known = self._members[key] = self.emitter.network.rule(lambda: self._build(step, inner))
+            known = self._members[key] = self.emitter.late(lambda: self._build(step, inner))
         return known
 
     def _build(self, step: Step, inner: Style) -> int:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from guided.errors import InvalidConstraint, UnsupportedKeyword
-from guided.json_schema.references import SUBSCHEMAS, Document, Node, subschema_paths
+from guided.errors import ConstraintError, InvalidConstraint, UnsupportedKeyword
+from guided.json_schema.references import SUBSCHEMAS, Document, Node, escape, subschema_paths
 from guided.limits import Budget
+from guided.regex.parse import parse
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 
@@ -136,13 +137,13 @@ def check(document: Document, budget: Budget) -> None:
             continue
         if len(seen) & 255 == 0:
             budget.check("reading the schema")
-        for target in _check_node(node):
+        for target in _check_node(node, budget):
             if target not in seen:
                 seen.add(target)
                 worklist.append(target)
 
 
-def _check_node(node: Node) -> list[Node]:
+def _check_node(node: Node, budget: Budget) -> list[Node]:
     """Refuses what is wrong with one schema object; the nodes that its meaning depends on."""
     targets = [node.reference(keyword) for keyword in REFERENCES if _has_text(node, keyword)]
     if ignores_siblings(node):
@@ -151,15 +152,34 @@ def _check_node(node: Node) -> list[Node]:
         expected = EXPECTED.get(keyword)
         if expected is not None and not expected[0](value):
             raise InvalidConstraint(f"{keyword} must be {expected[1]}, not {_short(value)}", pointer=f"{node.pointer}/{keyword}")
-        if keyword in UNSUPPORTED:
-            raise UnsupportedKeyword(f"{keyword} cannot be enforced", keyword=keyword, pointer=f"{node.pointer}/{keyword}")
+        if keyword == "uniqueItems" and value:
+            raise UnsupportedKeyword("uniqueItems is not enforced yet", keyword=keyword, pointer=f"{node.pointer}/{keyword}")
+        if keyword == "format" and value in FORMATS:
+            raise UnsupportedKeyword(f"format {value!r} is not enforced yet", keyword=keyword, pointer=f"{node.pointer}/{keyword}")
+    _check_patterns(node, budget)
     for path in subschema_paths(node.schema):
         if path[0] not in ("$defs", "definitions"):
             targets.append(node.child(*path))
     return targets
 
 
-UNSUPPORTED: frozenset[str] = frozenset()
+FORMATS = frozenset(
+    "date-time date time duration email idn-email hostname idn-hostname ipv4 ipv6 uri uri-reference iri iri-reference uuid "
+    "uri-template json-pointer relative-json-pointer regex".split()
+)
+
+
+def _check_patterns(node: Node, budget: Budget) -> None:
+    """Refuses patterns that are no regular expressions, or none that can be enforced."""
+    patterns = [("/pattern", node.schema["pattern"])] if "pattern" in node.schema else []
+    patterns.extend((f"/patternProperties/{escape(text)}", text) for text in node.schema.get("patternProperties", ()))
+    for place, text in patterns:
+        try:
+            parse(text, 0, "ecma", budget)
+        except ConstraintError as error:
+            error.pointer = node.pointer + place
+            error.args = (error.describe(),)
+            raise
 
 
 def _has_text(node: Node, keyword: str) -> bool:

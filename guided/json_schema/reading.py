@@ -13,6 +13,7 @@ from typing import Any
 
 from guided.json_schema.arrays import ArrayShape, Count, Span
 from guided.json_schema.formulas import Formula, Formulas, exact
+from guided.json_schema.formats import KNOWN
 from guided.json_schema.keywords import REFERENCES, ignores_siblings
 from guided.json_schema.literals import Literals
 from guided.json_schema.numbers import INTEGER, NumberShape, complement
@@ -319,8 +320,8 @@ def _string_parts(node: Node) -> Iterator[Part]:
     if high is not None:
         yield Part(StringShape(max_length=int(high)), (StringShape(min_length=int(high) + 1),))
     for kind in ("pattern", "format"):
-        if kind in schema:
-            text = schema[kind]
+        text = schema.get(kind)
+        if text is not None and (kind == "pattern" or text in KNOWN):
             yield Part(StringShape(tests=frozenset({(kind, text, True)})), (StringShape(tests=frozenset({(kind, text, False)})),))
 
 

@@ -118,7 +118,7 @@ class Whitespace:
     def _build_free(self) -> int:
         network = self.network
         if self.pattern is not None:
-            return embed_dfa(network, pattern_dfa(self.pattern, "python", False, self.budget), Utf8Encoder(network))
+            return embed_dfa(network, pattern_dfa(self.pattern, budget=self.budget), Utf8Encoder(network))
         first = state = network.state(final=True)
         for _ in range(MOST_ANY):
             following = network.state(final=True)
