@@ -76,7 +76,11 @@ class ArrayShape:
 
     def formulas_at(self, position: int) -> list[Formula]:
         """What the item at a position satisfies, counts aside."""
-        return [span.formula for span in self.spans if span.first <= position and (span.last is None or position <= span.last)]
+        return [
+            span.formula
+            for span in self.spans
+            if span.first <= position and (span.last is None or position <= span.last)
+        ]
 
     @property
     def regular_from(self) -> int:

@@ -42,7 +42,9 @@ class Emitter:
         self.any_order = options.get("property_order") == "any"
         self.strings = StringText(self.network, JsonStringEncoder(self.network), normal_form.languages)
         self.numbers = NumberText(self.network)
-        self.end = self.network.state(final=True)  # where rules end; has no edges, so calls to it are calls in last position
+        self.end = self.network.state(
+            final=True
+        )  # where rules end; has no edges, so calls to it are calls in last position
         self._values: dict[tuple[Goal, Style], int] = {}
         self._names: dict[str, int] = {}
 

@@ -18,7 +18,7 @@ class Formula:
     """kind: "true", "false", "schema", "not" (both of a node), "and", "or" (of formulas), "equal", "differs" (of a
     value), "present", "lacks" (of a property)."""
 
-    __slots__ = ("kind", "operands", "number", "expansions")
+    __slots__ = ("expansions", "kind", "number", "operands")
 
     def __init__(self, kind: str, operands: tuple, number: int) -> None:
         self.kind = kind
@@ -33,7 +33,7 @@ class Formula:
 class Goal:
     """Formulas that hold together for one value."""
 
-    __slots__ = ("formulas", "number", "alternatives", "verdict")
+    __slots__ = ("alternatives", "formulas", "number", "verdict")
 
     def __init__(self, formulas: tuple[Formula, ...], number: int) -> None:
         self.formulas = formulas
@@ -129,7 +129,14 @@ class Formulas:
                 return self.any_of(map(self.negation, operands))
             case "or":
                 return self.all_of(map(self.negation, operands))
-        opposite = {"schema": "not", "not": "schema", "equal": "differs", "differs": "equal", "present": "lacks", "lacks": "present"}[kind]
+        opposite = {
+            "schema": "not",
+            "not": "schema",
+            "equal": "differs",
+            "differs": "equal",
+            "present": "lacks",
+            "lacks": "present",
+        }[kind]
         return self._intern(opposite, operands)
 
     def goal(self, formulas: Iterable[Formula]) -> Goal:

@@ -17,8 +17,29 @@ from guided.regex.parse import parse
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 ANNOTATIONS = frozenset(
-    "$schema $id id $anchor $dynamicAnchor $recursiveAnchor $vocabulary $comment $defs definitions title description default "
-    "examples example deprecated readOnly writeOnly contentEncoding contentMediaType contentSchema".split()
+    [
+        "$schema",
+        "$id",
+        "id",
+        "$anchor",
+        "$dynamicAnchor",
+        "$recursiveAnchor",
+        "$vocabulary",
+        "$comment",
+        "$defs",
+        "definitions",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "example",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "contentEncoding",
+        "contentMediaType",
+        "contentSchema",
+    ]
 )
 
 
@@ -72,8 +93,14 @@ EXPECTED: dict[str, Check] = {
     "maxLength": _COUNT,
     "minimum": _NUMBER,
     "maximum": _NUMBER,
-    "exclusiveMinimum": (lambda value: _is_number(value) or isinstance(value, bool), "a number (or, as in Draft 4, a boolean)"),
-    "exclusiveMaximum": (lambda value: _is_number(value) or isinstance(value, bool), "a number (or, as in Draft 4, a boolean)"),
+    "exclusiveMinimum": (
+        lambda value: _is_number(value) or isinstance(value, bool),
+        "a number (or, as in Draft 4, a boolean)",
+    ),
+    "exclusiveMaximum": (
+        lambda value: _is_number(value) or isinstance(value, bool),
+        "a number (or, as in Draft 4, a boolean)",
+    ),
     "multipleOf": (lambda value: _is_number(value) and value > 0, "a number greater than 0"),
     "items": (lambda value: _is_schema(value) or (isinstance(value, list) and all(map(_is_schema, value))), "a schema"),
     "prefixItems": _SCHEMA_LIST,
@@ -99,7 +126,9 @@ EXPECTED: dict[str, Check] = {
     ),
     "dependentSchemas": _SCHEMA_MAP,
     "dependencies": (
-        lambda value: isinstance(value, dict) and all(_is_schema(member) or _is_names(member) for member in value.values()),
+        lambda value: (
+            isinstance(value, dict) and all(_is_schema(member) or _is_names(member) for member in value.values())
+        ),
         "an object whose members are schemas or lists of strings",
     ),
     "allOf": _SCHEMA_LIST,
@@ -151,11 +180,17 @@ def _check_node(node: Node, budget: Budget) -> list[Node]:
     for keyword, value in node.schema.items():
         expected = EXPECTED.get(keyword)
         if expected is not None and not expected[0](value):
-            raise InvalidConstraint(f"{keyword} must be {expected[1]}, not {_short(value)}", pointer=f"{node.pointer}/{keyword}")
+            raise InvalidConstraint(
+                f"{keyword} must be {expected[1]}, not {_short(value)}", pointer=f"{node.pointer}/{keyword}"
+            )
         if keyword == "uniqueItems" and value:
-            raise UnsupportedKeyword("uniqueItems is not enforced yet", keyword=keyword, pointer=f"{node.pointer}/{keyword}")
+            raise UnsupportedKeyword(
+                "uniqueItems is not enforced yet", keyword=keyword, pointer=f"{node.pointer}/{keyword}"
+            )
         if keyword == "format" and value in FORMATS:
-            raise UnsupportedKeyword(f"format {value!r} is not enforced yet", keyword=keyword, pointer=f"{node.pointer}/{keyword}")
+            raise UnsupportedKeyword(
+                f"format {value!r} is not enforced yet", keyword=keyword, pointer=f"{node.pointer}/{keyword}"
+            )
     _check_patterns(node, budget)
     for path in subschema_paths(node.schema):
         if path[0] not in ("$defs", "definitions"):
@@ -164,8 +199,27 @@ def _check_node(node: Node, budget: Budget) -> list[Node]:
 
 
 FORMATS = frozenset(
-    "date-time date time duration email idn-email hostname idn-hostname ipv4 ipv6 uri uri-reference iri iri-reference uuid "
-    "uri-template json-pointer relative-json-pointer regex".split()
+    [
+        "date-time",
+        "date",
+        "time",
+        "duration",
+        "email",
+        "idn-email",
+        "hostname",
+        "idn-hostname",
+        "ipv4",
+        "ipv6",
+        "uri",
+        "uri-reference",
+        "iri",
+        "iri-reference",
+        "uuid",
+        "uri-template",
+        "json-pointer",
+        "relative-json-pointer",
+        "regex",
+    ]
 )
 
 

@@ -22,7 +22,11 @@ class Languages:
         """The strings that match a pattern somewhere, or that have a format."""
         known = self._tests.get((kind, text))
         if known is None:
-            dfa = format_dfa(text, self.budget) if kind == "format" else pattern_dfa(text, dialect="ecma", search=True, budget=self.budget)
+            dfa = (
+                format_dfa(text, self.budget)
+                if kind == "format"
+                else pattern_dfa(text, dialect="ecma", search=True, budget=self.budget)
+            )
             known = self._tests[(kind, text)] = dfa
         return known
 

@@ -109,12 +109,16 @@ class ObjectLayout:
             halves = [
                 half
                 for dfa, flags in parts
-                for half in ((dfa.intersect(language, budget), (*flags, True)), (dfa.difference(language, budget), (*flags, False)))
+                for half in (
+                    (dfa.intersect(language, budget), (*flags, True)),
+                    (dfa.difference(language, budget), (*flags, False)),
+                )
             ]
             parts = [
                 (dfa, flags)
                 for dfa, flags in halves
-                if not dfa.is_empty() and not refuted(self._cell_goal(flags + (False,) * (len(self.name_sets) - len(flags))))
+                if not dfa.is_empty()
+                and not refuted(self._cell_goal(flags + (False,) * (len(self.name_sets) - len(flags))))
             ]
         return parts
 
@@ -148,4 +152,3 @@ def _listed(names: Names) -> set[str]:
 def _is_plain(names: Names) -> bool:
     """The set and its complement are told apart by listed names alone."""
     return not (names.patterns or names.formulas or names.within)
-

@@ -136,7 +136,9 @@ class NormalForm:
         if known is None:
             begun = self._expanding.get((formula, kind))
             if begun == len(self._open):
-                raise InvalidConstraint("the reference leads back to itself without reading anything", pointer=_pointer(formula))
+                raise InvalidConstraint(
+                    "the reference leads back to itself without reading anything", pointer=_pointer(formula)
+                )
             if begun is not None:
                 raise _Undecided
             self._expanding[(formula, kind)] = len(self._open)
@@ -223,11 +225,16 @@ class NormalForm:
             case "any":
                 return self._choice(part.formulas, kind, annotated)
             case "one":
-                return self._union((self._exactly(formula, part.formulas, kind, annotated) for formula in part.formulas), kind)
+                return self._union(
+                    (self._exactly(formula, part.formulas, kind, annotated) for formula in part.formulas), kind
+                )
         assert part.combination == "if"
         condition, then, otherwise = part.formulas
         negated = self.formulas.negation(condition)
-        branches = (self._product((condition, then), kind, annotated), self._product((negated, otherwise), kind, annotated))
+        branches = (
+            self._product((condition, then), kind, annotated),
+            self._product((negated, otherwise), kind, annotated),
+        )
         return self._union(branches, kind)
 
     def _exactly(self, chosen: Formula, formulas: tuple[Formula, ...], kind: str, annotated: bool) -> tuple[Shape, ...]:
@@ -332,7 +339,9 @@ class NormalForm:
             case "one":
                 none = self._product(map(negation, formulas), kind, False)
                 two = (
-                    self._product((one, other), kind, False) for position, one in enumerate(formulas) for other in formulas[:position]
+                    self._product((one, other), kind, False)
+                    for position, one in enumerate(formulas)
+                    for other in formulas[:position]
                 )
                 return self._union((none, *two), kind)
         condition, then, otherwise = formulas

@@ -8,8 +8,8 @@ compares with every bound and what remains of it modulo every step, and exact ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from fractions import Fraction
+from functools import cached_property
 
 from guided.automaton.network import ByteSet, Network, byte_range
 from guided.json_schema.numbers import ANY_NUMBER, NumberShape
@@ -261,7 +261,11 @@ class _Spelling:
             return []
         grown = (before + 1, None) if after is None else (before, after + 1)
         candidates = (Prefix(prefix.negative, prefix.digits * 10 + digit, *grown) for digit in range(10))
-        return [(1 << 0x30 + digit, candidate) for digit, candidate in enumerate(candidates) if self._can_complete(candidate)]
+        return [
+            (1 << 0x30 + digit, candidate)
+            for digit, candidate in enumerate(candidates)
+            if self._can_complete(candidate)
+        ]
 
     # --- arithmetic -------------------------------------------------------------------------------------------------
 
@@ -273,7 +277,9 @@ class _Spelling:
         """Is some number that begins like this in the shape? By exact arithmetic on the intervals of its completions."""
         unit = Fraction(1, 10**self.most_after)
         if prefix.after is not None:
-            return self._meets(Fraction(prefix.digits, 10**prefix.after), Fraction(1, 10**prefix.after), unit, prefix.negative)
+            return self._meets(
+                Fraction(prefix.digits, 10**prefix.after), Fraction(1, 10**prefix.after), unit, prefix.negative
+            )
         more = self.most_before - prefix.before if prefix.digits else 0
         for digits in range(max(more, 0) + 1):
             if self._meets(Fraction(prefix.digits * 10**digits), Fraction(10**digits), unit, prefix.negative):
@@ -283,7 +289,9 @@ class _Spelling:
     def _meets(self, first: Fraction, width: Fraction, unit: Fraction, negative: bool) -> bool:
         last = first + width - unit
         low, high = (-last, -first) if negative else (first, last)
-        if self.shape.high is not None and low > self.shape.high or self.shape.low is not None and high < self.shape.low:
+        if (self.shape.high is not None and low > self.shape.high) or (
+            self.shape.low is not None and high < self.shape.low
+        ):
             return False
         return self.shape.meet(NumberShape(low=low, high=high, step=unit)) is not None
 
@@ -306,7 +314,7 @@ class _Spelling:
             low, high = -high, -low
         if (shape.low is not None and low < shape.low) or (shape.high is not None and high > shape.high):
             return False
-        if low == shape.low and shape.low_open or high == shape.high and shape.high_open:
+        if (low == shape.low and shape.low_open) or (high == shape.high and shape.high_open):
             return False
         if shape.off_steps or any(low <= value <= high for value in shape.excluded):
             return False

@@ -37,12 +37,27 @@ class NumberShape:
             return other
         if other == ANY_NUMBER:
             return self
-        values = self.values if other.values is None else other.values if self.values is None else self.values & other.values
+        values = (
+            self.values if other.values is None else other.values if self.values is None else self.values & other.values
+        )
         low, low_open = _tighter((self.low, self.low_open), (other.low, other.low_open), 1)
         high, high_open = _tighter((self.high, self.high_open), (other.high, other.high_open), -1)
-        step = self.step if other.step is None else other.step if self.step is None else common_multiple(self.step, other.step)
+        step = (
+            self.step
+            if other.step is None
+            else other.step
+            if self.step is None
+            else common_multiple(self.step, other.step)
+        )
         merged = NumberShape(
-            values, low, low_open, high, high_open, step, self.off_steps | other.off_steps, self.excluded | other.excluded
+            values,
+            low,
+            low_open,
+            high,
+            high_open,
+            step,
+            self.off_steps | other.off_steps,
+            self.excluded | other.excluded,
         )
         return merged.tidy()
 
@@ -129,7 +144,9 @@ def common_multiple(one: Fraction, other: Fraction) -> Fraction:
     return Fraction(lcm(one.numerator, other.numerator), gcd(one.denominator, other.denominator))
 
 
-def _tighter(one: tuple[Fraction | None, bool], other: tuple[Fraction | None, bool], sign: int) -> tuple[Fraction | None, bool]:
+def _tighter(
+    one: tuple[Fraction | None, bool], other: tuple[Fraction | None, bool], sign: int
+) -> tuple[Fraction | None, bool]:
     """The stricter of two bounds; sign 1 for lower bounds, -1 for upper ones."""
     if one[0] is None or other[0] is None:
         return one if other[0] is None else other

@@ -102,13 +102,17 @@ class ObjectProgress:
         self.names = self.layout.known
         self.required = sum(1 << position for position, name in enumerate(self.names) if name in shape.required)
         bounds = [atom.bound for clause in shape.clauses for atom in clause if atom.kind in ("fewer", "more")]
-        self._most_count = max([shape.min_count, *(bound + 1 for bound in bounds)]) if shape.max_count is None else shape.max_count
+        self._most_count = (
+            max([shape.min_count, *(bound + 1 for bound in bounds)]) if shape.max_count is None else shape.max_count
+        )
         self.start = ObjectState((1 << len(self.names)) - 1, 0, shape.clauses)
 
     @property
     def is_plain(self) -> bool:
         """Nothing is counted and nothing carried along."""
-        return not self.shape.clauses and self.shape.max_count is None and self.shape.min_count <= len(self.shape.required)
+        return (
+            not self.shape.clauses and self.shape.max_count is None and self.shape.min_count <= len(self.shape.required)
+        )
 
     def may_end(self, state: ObjectState) -> bool:
         if state.left & self.required or state.count < self.shape.min_count:
@@ -170,7 +174,11 @@ class ObjectProgress:
             return
 
         def concerns(atom: Atom) -> bool:
-            return atom.name == name if atom.name is not None else atom.names is not None and self.layout.contains(atom.names, name)
+            return (
+                atom.name == name
+                if atom.name is not None
+                else atom.names is not None and self.layout.contains(atom.names, name)
+            )
 
         for remaining, extra in self._clause_choices(following.clauses, following.count, concerns, name):
             goal = self.normal_form.formulas.goal((*base.formulas, *extra))
@@ -218,7 +226,9 @@ class ObjectProgress:
             return clauses
         open_clauses = (clause for clause in clauses if not any(a.kind == "lacks" and a.name == name for a in clause))
         return tuple(
-            dict.fromkeys(frozenset(a for a in clause if not (a.kind == "some" and a.name == name)) for clause in open_clauses)
+            dict.fromkeys(
+                frozenset(a for a in clause if not (a.kind == "some" and a.name == name)) for clause in open_clauses
+            )
         )
 
 

@@ -12,8 +12,8 @@ from functools import reduce
 from typing import Any
 
 from guided.json_schema.arrays import ArrayShape, Count, Span
-from guided.json_schema.formulas import Formula, Formulas, exact
 from guided.json_schema.formats import KNOWN
+from guided.json_schema.formulas import Formula, Formulas, exact
 from guided.json_schema.keywords import REFERENCES, ignores_siblings
 from guided.json_schema.literals import Literals
 from guided.json_schema.numbers import INTEGER, NumberShape, complement
@@ -92,7 +92,9 @@ class Reader:
         return self.formulas.schema(node.reference(keyword))
 
     def _members(self, node: Node, keyword: str) -> tuple[Formula, ...]:
-        return tuple(self.formulas.schema(node.child(keyword, position)) for position in range(len(node.schema[keyword])))
+        return tuple(
+            self.formulas.schema(node.child(keyword, position)) for position in range(len(node.schema[keyword]))
+        )
 
     def _combination(self, node: Node, keyword: str) -> Iterator[Part]:
         child = lambda name: self.formulas.schema(node.child(name)) if name in node.schema else self.formulas.true  # noqa: E731
@@ -140,9 +142,17 @@ class Reader:
 
     def _array_parts(self, node: Node) -> Iterator[Part]:
         schema, schemas = node.schema, self.formulas.schema
-        listed = "prefixItems" if "prefixItems" in schema else "items" if isinstance(schema.get("items"), list) else None
+        listed = (
+            "prefixItems" if "prefixItems" in schema else "items" if isinstance(schema.get("items"), list) else None
+        )
         prefix = self._members(node, listed) if listed else ()
-        rest = "items" if not isinstance(schema.get("items", []), list) else "additionalItems" if listed == "items" else None
+        rest = (
+            "items"
+            if not isinstance(schema.get("items", []), list)
+            else "additionalItems"
+            if listed == "items"
+            else None
+        )
         spans = [(position, position, formula) for position, formula in enumerate(prefix)]
         if rest in schema:
             spans.append((len(prefix), None, schemas(node.child(rest))))
@@ -195,10 +205,18 @@ class Reader:
 
     def _object_parts(self, node: Node) -> Iterator[Part]:
         schema = node.schema
-        atoms = [Atom("each", name, formula=self._at(node, "properties", name)) for name in schema.get("properties", ())]
+        atoms = [
+            Atom("each", name, formula=self._at(node, "properties", name)) for name in schema.get("properties", ())
+        ]
         patterns = schema.get("patternProperties", {})
         for pattern in patterns:
-            atoms.append(Atom("each", names=Names(patterns=frozenset({pattern})), formula=self._at(node, "patternProperties", pattern)))
+            atoms.append(
+                Atom(
+                    "each",
+                    names=Names(patterns=frozenset({pattern})),
+                    formula=self._at(node, "patternProperties", pattern),
+                )
+            )
         known = Names(listed=frozenset(schema.get("properties", ())), patterns=frozenset(patterns))
         if "additionalProperties" in schema:
             others = Names(known.listed, known.patterns, outside=True)
@@ -235,7 +253,10 @@ class Reader:
             for name, needed in node.schema.get(keyword, {}).items():
                 absent = Atom("lacks", name, formula=self.formulas.false)
                 if not isinstance(needed, list):
-                    yield Part(combination="if", formulas=(self.formulas.present(name), self._at(node, keyword, name), self.formulas.true))
+                    yield Part(
+                        combination="if",
+                        formulas=(self.formulas.present(name), self._at(node, keyword, name), self.formulas.true),
+                    )
                     continue
                 for other in needed:
                     present = Atom("some", other, formula=self.formulas.true)
@@ -250,7 +271,7 @@ class Reader:
         shape = reduce(_meet, map(from_atom, kept), ANY_OBJECT)
         listed = {atom.name: () for atom in atoms if atom.name is not None}
         if shape is not None and listed:  # the order of a property counts even where any value will do
-            shape = ObjectShape(named={name: () for name in listed}).meet(shape)
+            shape = ObjectShape(named=dict.fromkeys(listed, ())).meet(shape)
         return Part(shape, atoms=kept)
 
 
@@ -278,12 +299,24 @@ _COMBINATIONS = {"allOf": "all", "anyOf": "any", "oneOf": "one", "not": "not", "
 _UNEVALUATED = {"unevaluatedItems": "array", "unevaluatedProperties": "object"}
 _OPENING = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 _LEAVES = {
-    **dict.fromkeys("pattern format minLength maxLength".split(), "string"),
-    **dict.fromkeys("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf".split(), "number"),
-    **dict.fromkeys("items prefixItems additionalItems contains minItems maxItems uniqueItems".split(), "array"),
+    **dict.fromkeys(["pattern", "format", "minLength", "maxLength"], "string"),
+    **dict.fromkeys(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"], "number"),
     **dict.fromkeys(
-        "properties patternProperties additionalProperties propertyNames required minProperties maxProperties "
-        "dependentRequired dependentSchemas dependencies".split(),
+        ["items", "prefixItems", "additionalItems", "contains", "minItems", "maxItems", "uniqueItems"], "array"
+    ),
+    **dict.fromkeys(
+        [
+            "properties",
+            "patternProperties",
+            "additionalProperties",
+            "propertyNames",
+            "required",
+            "minProperties",
+            "maxProperties",
+            "dependentRequired",
+            "dependentSchemas",
+            "dependencies",
+        ],
         "object",
     ),
 }
@@ -322,7 +355,10 @@ def _string_parts(node: Node) -> Iterator[Part]:
     for kind in ("pattern", "format"):
         text = schema.get(kind)
         if text is not None and (kind == "pattern" or text in KNOWN):
-            yield Part(StringShape(tests=frozenset({(kind, text, True)})), (StringShape(tests=frozenset({(kind, text, False)})),))
+            yield Part(
+                StringShape(tests=frozenset({(kind, text, True)})),
+                (StringShape(tests=frozenset({(kind, text, False)})),),
+            )
 
 
 def _number_part(shape: NumberShape) -> Part:
@@ -339,4 +375,3 @@ def _number_parts(node: Node) -> Iterator[Part]:
             yield _number_part(NumberShape(**{side: exact(is_open), f"{side}_open": True}))
     if "multipleOf" in schema:
         yield _number_part(NumberShape(step=Fraction(exact(schema["multipleOf"]))))
-

@@ -21,11 +21,24 @@ LATEST = 2020
 ONE, MANY, NAMED = "one", "many", "named"
 SUBSCHEMAS = {
     **dict.fromkeys(
-        "additionalProperties unevaluatedProperties propertyNames additionalItems unevaluatedItems contains not if then else".split(),
+        [
+            "additionalProperties",
+            "unevaluatedProperties",
+            "propertyNames",
+            "additionalItems",
+            "unevaluatedItems",
+            "contains",
+            "not",
+            "if",
+            "then",
+            "else",
+        ],
         ONE,
     ),
-    **dict.fromkeys("allOf anyOf oneOf prefixItems".split(), MANY),
-    **dict.fromkeys("properties patternProperties dependentSchemas dependencies $defs definitions".split(), NAMED),
+    **dict.fromkeys(["allOf", "anyOf", "oneOf", "prefixItems"], MANY),
+    **dict.fromkeys(
+        ["properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"], NAMED
+    ),
     "items": ONE,  # or a list
 }
 
@@ -35,7 +48,7 @@ Scope = tuple[tuple[str, "Node"], ...]  # dynamic anchor -> the outermost node t
 class Resource:
     """A schema with an identity of its own: the document, or a subschema with `$id`."""
 
-    __slots__ = ("uri", "root", "pointer", "dialect", "anchors", "dynamic_anchors")
+    __slots__ = ("anchors", "dialect", "dynamic_anchors", "pointer", "root", "uri")
 
     def __init__(self, uri: str, root: Any, pointer: str, dialect: int) -> None:
         self.uri = uri
@@ -49,9 +62,11 @@ class Resource:
 class Node:
     """A subschema in its place; equal only to itself, made once per place and dynamic scope."""
 
-    __slots__ = ("schema", "pointer", "resource", "scope", "number", "_document", "_children")
+    __slots__ = ("_children", "_document", "number", "pointer", "resource", "schema", "scope")
 
-    def __init__(self, document: Document, schema: Any, pointer: str, resource: Resource, scope: Scope, number: int) -> None:
+    def __init__(
+        self, document: Document, schema: Any, pointer: str, resource: Resource, scope: Scope, number: int
+    ) -> None:
         self._document = document
         self.schema = schema
         self.pointer = pointer
@@ -225,7 +240,11 @@ class Document:
         resource = node.resource if reference.startswith("#") else self._resource(uri, reference, keyword, place)
         target = self._locate(resource, unquote(fragment), node.scope, reference, place)
         anchored = keyword == "$dynamicRef" and fragment in resource.dynamic_anchors
-        recursive = keyword == "$recursiveRef" and isinstance(target.schema, dict) and target.schema.get("$recursiveAnchor") is True
+        recursive = (
+            keyword == "$recursiveRef"
+            and isinstance(target.schema, dict)
+            and target.schema.get("$recursiveAnchor") is True
+        )
         if anchored or recursive:
             for anchor, outermost in node.scope:
                 if anchor == ("" if recursive else fragment):
@@ -253,7 +272,9 @@ class Document:
         if fragment and not fragment.startswith("/"):
             found = resource.anchors.get(fragment)
             if found is None:
-                raise InvalidConstraint(f"the reference {reference!r} names an anchor that does not exist", pointer=place)
+                raise InvalidConstraint(
+                    f"the reference {reference!r} names an anchor that does not exist", pointer=place
+                )
             return self.node(found[0], found[1], resource, scope)
         schema, pointer = resource.root, resource.pointer
         for token in fragment.split("/")[1:]:

@@ -23,7 +23,12 @@ class Acceptor:
 
     def value(self, value: Any) -> bool:
         """Whether the value is accepted as `json.dumps` writes it; all its usual spellings must agree."""
-        spellings = [json.dumps(value), json.dumps(value, indent=2), json.dumps(value, separators=(",", ":")), json.dumps(value, ensure_ascii=False)]
+        spellings = [
+            json.dumps(value),
+            json.dumps(value, indent=2),
+            json.dumps(value, separators=(",", ":")),
+            json.dumps(value, ensure_ascii=False),
+        ]
         answers = {self.text(spelling) for spelling in spellings}
         assert len(answers) == 1, f"spellings of {value!r} disagree"
         return answers.pop()

@@ -24,12 +24,12 @@ class Place(BaseModel):
 
 class Trip(BaseModel):
     stops: Annotated[list[Place], Field(min_length=1, max_length=3)]
-    leader: Optional["Person"] = None  # noqa: UP045 (as callers write it)
+    leader: Optional[Person] = None  # noqa: UP045 (as callers write it)
 
 
 class Person(BaseModel):
     name: str
-    friends: list["Person"] = []
+    friends: list[Person] = []
 
 
 FINDING = {"cve_id": "CVE-2024-12345", "severity": "high", "affected_ports": [22, 8080], "summary": "short"}
