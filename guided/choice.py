@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from guided.automaton.network import Network
+from guided.automaton.network import BYTES, Network
 from guided.errors import InvalidConstraint, LimitExceeded
 from guided.limits import Budget
 
@@ -33,7 +33,13 @@ def build_network(choices: Sequence[str], budget: Budget) -> Network:
     budget.check("choices", states=len(final))
     network = Network()
     network.root = network.rule()
-    network.define(network.root, network.extend(final, parent, byte, np.arange(1, len(final), dtype=np.int32)))
+    label = np.zeros(256, dtype=np.int32)
+    for value in np.flatnonzero(np.bincount(byte, minlength=256)).tolist():
+        label[value] = network.byte_set_id(1 << value)
+    kind = np.full(len(parent), BYTES, dtype=np.int8)
+    network.define(
+        network.root, network.extend(final, parent, kind, label[byte], np.arange(1, len(final), dtype=np.int32))
+    )
     return network
 
 

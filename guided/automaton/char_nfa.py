@@ -14,9 +14,13 @@ from guided.limits import Budget
 
 
 class CharNfa:
-    """An automaton under construction: `arcs[state]` = (set, target) pairs, `empty[state]` = targets that are reached unread."""
+    """An automaton under construction: `arcs[state]` = (set, target) pairs, `empty[state]` = targets that are reached unread.
+
+    `all_live`: the builder knows that every state reaches an accepting one, which spares `live` the search.
+    """
 
     def __init__(self) -> None:
+        self.all_live = False
         self.arcs: list[list[tuple[CharSet, int]]] = []
         self.empty: list[list[int]] = []
         self.accepting: set[int] = set()
@@ -63,6 +67,8 @@ class CharNfa:
 
     def live(self) -> list[bool]:
         """Per state: can an accepting state be reached?"""
+        if self.all_live:
+            return [True] * self.num_states
         sources: list[list[int]] = [[] for _ in self.arcs]
         for state, (arcs, empty) in enumerate(zip(self.arcs, self.empty, strict=True)):
             for _, target in arcs:

@@ -77,10 +77,11 @@ class CharSet:
         return CharSet(_merge(self.bounds, other.bounds, _OR))
 
     def __and__(self, other: CharSet) -> CharSet:
-        return CharSet(_merge(self.bounds, other.bounds, _AND))
+        left = _clip(self.bounds, other.bounds)
+        return CharSet(_merge(left, _clip(other.bounds, left), _AND))
 
     def __sub__(self, other: CharSet) -> CharSet:
-        return CharSet(_merge(self.bounds, other.bounds, _MINUS))
+        return CharSet(_merge(self.bounds, _clip(other.bounds, self.bounds), _MINUS))
 
     def __invert__(self) -> CharSet:
         return CharSet(_merge(_EVERYTHING, self.bounds, _MINUS))
@@ -123,6 +124,17 @@ class CharSet:
 
 def _point(character: str | int) -> int:
     return ord(character) if isinstance(character, str) else character
+
+
+def _clip(bounds: tuple[int, ...], span: tuple[int, ...]) -> tuple[int, ...]:
+    """The ranges of a set that can meet a set with boundaries `span`: it saves the merge from walking a large set."""
+    if not bounds or not span:
+        return ()
+    if span[0] <= bounds[0] and bounds[-1] <= span[-1]:
+        return bounds
+    first = max(bisect_right(bounds, span[0]) - 1, 0) & -2
+    last = (bisect_right(bounds, span[-1]) + 1) & -2
+    return bounds[first:last]
 
 
 def _merge(left: tuple[int, ...], right: tuple[int, ...], keep: tuple[bool, ...]) -> tuple[int, ...]:

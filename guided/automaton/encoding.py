@@ -17,7 +17,7 @@ import numpy as np
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.char_nfa import CharNfa
 from guided.automaton.charset import ASCII, CharSet
-from guided.automaton.network import ByteSet, Network, byte_range, byte_set
+from guided.automaton.network import BYTES, CALL, EPSILON, ByteSet, Network, byte_range, byte_set
 
 Ranges = tuple[tuple[int, int], ...]
 Digits = Sequence[tuple[int, list[ByteSet]]]  # per position: (bits below it, digit -> the bytes that write it)
@@ -30,6 +30,9 @@ class Encoder(Protocol):
 
     def char(self, source: int, characters: CharSet, target: int) -> None:
         """From source to target over exactly one character of the set."""
+
+    def plan(self, characters: CharSet) -> tuple[ByteSet, int]:
+        """(the single bytes that are characters of the set, the rule that reads all its other encodings or -1)."""
 
     def text(self, source: int, text: str, target: int) -> None:
         """From source to target over exactly this text."""
@@ -44,14 +47,18 @@ class _RuleEncoder(ABC):
 
     def char(self, source: int, characters: CharSet, target: int) -> None:
         """From source to target over exactly one character of the set; an empty set adds nothing."""
-        plan = self._plans.get(characters)
-        if plan is None:
-            plan = self._plans[characters] = self._plan(characters)
-        single, rule = plan
+        single, rule = self.plan(characters)
         if single:
             self.network.edge(source, single, target)
         if rule >= 0:
             self.network.call(source, rule, target)
+
+    def plan(self, characters: CharSet) -> tuple[ByteSet, int]:
+        """(the single bytes that are characters of the set, the rule that reads all its other encodings or -1)."""
+        plan = self._plans.get(characters)
+        if plan is None:
+            plan = self._plans[characters] = self._plan(characters)
+        return plan
 
     def text(self, source: int, text: str, target: int) -> None:
         """From source to target over exactly this text; lone surrogates are an error of ours."""
@@ -66,7 +73,7 @@ class _RuleEncoder(ABC):
 
     @abstractmethod
     def _plan(self, characters: CharSet) -> tuple[ByteSet, int]:
-        """(single bytes, rule that reads the other encodings or -1)."""
+        """`plan`, made for the first time."""
 
 
 class Utf8Encoder(_RuleEncoder):
@@ -258,32 +265,68 @@ def embed_nfa(network: Network, nfa: CharNfa, encoder: Encoder, target: int | No
 
     Raises nothing: an empty language gives a start state without edges, which the caller must not use.
     """
+    part = _Part(network, encoder)
     alive = nfa.live()
-    states = [
-        network.state(final=target is None and state in nfa.accepting) if alive[state] else -1
-        for state in range(nfa.num_states)
-    ]
-    for source, mapped in enumerate(states):
-        if mapped < 0:
+    number, count = [], 0
+    for lives in alive:
+        number.append(count)
+        count += lives
+    states = [state for state, lives in enumerate(alive) if lives]
+    for source, state in enumerate(states):
+        for characters, following in nfa.arcs[state]:
+            if alive[following]:
+                part.char(source, characters, number[following])
+        if not nfa.empty[state]:
             continue
-        for characters, following in nfa.arcs[source]:
+        for following in nfa.empty[state]:
             if alive[following]:
-                encoder.char(mapped, characters, states[following])
-        for following in nfa.empty[source]:
-            if alive[following]:
-                network.epsilon(mapped, states[following])
-        if target is not None and source in nfa.accepting:
-            network.epsilon(mapped, target)
-    return states[nfa.start] if alive[nfa.start] else network.state()
+                part.edge(source, EPSILON, 0, number[following])
+    base = part.add([state in nfa.accepting for state in states], target)
+    return base + number[nfa.start] if alive[nfa.start] else network.state()
 
 
 def embed_dfa(network: Network, dfa: CharDfa, encoder: Encoder, target: int | None = None) -> int:
     """`embed_nfa` for a deterministic automaton (trimmed, as every `CharDfa` operation leaves it)."""
-    accepting = dfa.accepting.tolist()
-    states = [network.state(final=target is None and final) for final in accepting]
+    part = _Part(network, encoder)
     for source, characters, following in dfa.edges():
-        encoder.char(states[source], characters, states[following])
-    if target is not None:
-        for state in np.flatnonzero(dfa.accepting).tolist():
-            network.epsilon(states[state], target)
-    return states[0]
+        part.char(source, characters, following)
+    return part.add(dfa.accepting.tolist(), target)
+
+
+class _Part:
+    """States and edges on their way into a network, in one piece: states count from the first of them."""
+
+    def __init__(self, network: Network, encoder: Encoder) -> None:
+        self.network = network
+        self.encoder = encoder
+        self.edges: list[tuple[int, int, int, int]] = []  # source, kind, label, target
+        self._labels: dict[CharSet, tuple[int, int]] = {}  # set -> (id of its single bytes or -1, rule or -1)
+
+    def edge(self, source: int, kind: int, label: int, target: int) -> None:
+        self.edges.append((source, kind, label, target))
+
+    def char(self, source: int, characters: CharSet, target: int) -> None:
+        labels = self._labels.get(characters)
+        if labels is None:
+            single, rule = self.encoder.plan(characters)
+            labels = self._labels[characters] = (self.network.byte_set_id(single) if single else -1, rule)
+        if labels[0] >= 0:
+            self.edges.append((source, BYTES, labels[0], target))
+        if labels[1] >= 0:
+            self.edges.append((source, CALL, labels[1], target))
+
+    def add(self, accepting: list[bool], target: int | None) -> int:
+        """Moves all of it into the network; accepting states are final, or lead on to `target`. Returns the first state."""
+        base = len(self.network.final)
+        source, kind, label, following = np.array(self.edges, dtype=np.int32).reshape(-1, 4).T
+        final = np.array(accepting, dtype=bool)
+        if target is None:
+            return self.network.extend(final, source, kind, label, following + base)
+        ends = np.flatnonzero(final).astype(np.int32)
+        return self.network.extend(
+            np.zeros(len(final), dtype=bool),
+            np.concatenate([source, ends]),
+            np.concatenate([kind, np.full_like(ends, EPSILON)]),
+            np.concatenate([label, np.zeros_like(ends)]),
+            np.concatenate([following + base, np.full_like(ends, target)]),
+        )

@@ -52,7 +52,7 @@ def special_token_bytes(name: str) -> bytes:
 class Network:
     """A network under construction and, through late rules, while it runs.
 
-    Flat, growable arrays, appended to and never changed behind `sealed` states, so that they can be mirrored into arrays piece by piece:
+    Flat, growable arrays, appended to and never changed behind `sealed` states, so that they can be mirrored piece by piece:
         first_edge[state], next_edge[edge]   singly linked list of the edges of a state, -1 ends it
         kind[edge], label[edge], target[edge]   label: id of a byte set (BYTES), of a rule (CALL), 0 (EPSILON)
         final[state]                         the rule of this state may end here
@@ -84,7 +84,7 @@ class Network:
     def edge(self, source: int, symbols: ByteSet, target: int) -> None:
         """From source to target over any byte of the set (not empty)."""
         assert symbols, "an edge over no byte is dead"
-        self._edge(source, BYTES, self._byte_set_id(symbols), target)
+        self._edge(source, BYTES, self.byte_set_id(symbols), target)
 
     def epsilon(self, source: int, target: int) -> None:
         """From source to target, reading nothing."""
@@ -112,19 +112,15 @@ class Network:
         self.label.append(label)
         self.target.append(target)
 
-    def _byte_set_id(self, symbols: ByteSet) -> int:
-        known = self._byte_set_ids.get(symbols)
-        if known is None:
-            known = self._byte_set_ids[symbols] = len(self.byte_sets)
-            self.byte_sets.append(symbols)
-        return known
-
-    def extend(self, final: np.ndarray, source: np.ndarray, byte: np.ndarray, target: np.ndarray) -> int:
-        """Many new states and edges over single bytes at once; returns the id of the first new state.
+    def extend(
+        self, final: np.ndarray, source: np.ndarray, kind: np.ndarray, label: np.ndarray, target: np.ndarray
+    ) -> int:
+        """Many new states and their edges at once; returns the id of the first new state.
 
         Args:
             final: bool[num_new_states].
-            source, byte, target: int32[num_edges]; states count from the first new one.
+            source: int[num_edges], counted from the first new state.
+            kind, label, target: int[num_edges], as in the network: labels are ids, targets any states.
         """
         base, first_edge_id, count = len(self.final), len(self.kind), len(source)
         order = np.argsort(source, kind="stable")
@@ -135,16 +131,21 @@ class Network:
         following[opens[1:]] = -1
         first_edge = np.full(len(final), -1, dtype=np.int32)
         first_edge[source[opens[:count]]] = np.flatnonzero(opens[:count]) + first_edge_id
-        set_ids = np.zeros(256, dtype=np.int32)
-        for value in np.flatnonzero(np.bincount(byte, minlength=256)).tolist():
-            set_ids[value] = self._byte_set_id(1 << value)
         _append(self.first_edge, first_edge)
         _append(self.final, final)
         _append(self.next_edge, following)
-        _append(self.kind, np.full(count, BYTES, dtype=np.int8))
-        _append(self.label, set_ids[byte[order]])
-        _append(self.target, target[order] + np.int32(base))
+        _append(self.kind, kind[order])
+        _append(self.label, label[order])
+        _append(self.target, target[order])
         return base
+
+    def byte_set_id(self, symbols: ByteSet) -> int:
+        """The label of edges over a set of bytes."""
+        known = self._byte_set_ids.get(symbols)
+        if known is None:
+            known = self._byte_set_ids[symbols] = len(self.byte_sets)
+            self.byte_sets.append(symbols)
+        return known
 
     # --- rules ------------------------------------------------------------------------------------------------------
 

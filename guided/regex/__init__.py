@@ -13,7 +13,8 @@ from guided.errors import InvalidConstraint, LimitExceeded, Unsatisfiable
 from guided.limits import Budget
 from guided.regex.characters import warm
 from guided.regex.compile import compile_tree
-from guided.regex.parse import FLAGS, parse
+from guided.regex.parse import parse
+from guided.regex.parser import FLAGS
 from guided.regex.syntax import settle_ends, unanchored
 
 __all__ = ["build_network", "pattern_dfa", "pattern_nfa", "warm"]
@@ -58,12 +59,12 @@ def build_network(pattern: str, budget: Budget) -> Network:
         Unsatisfiable: no string matches.
         InvalidConstraint, UnsupportedKeyword, LimitExceeded: as `pattern_nfa`.
     """
-    nfa = pattern_nfa(pattern, budget=budget)
-    if nfa.is_empty():
-        raise Unsatisfiable("no string matches this regex", source=pattern, column=0)
     network = Network()
     network.root = network.rule()
-    network.define(network.root, embed_nfa(network, nfa, Utf8Encoder(network)))
+    start = embed_nfa(network, pattern_nfa(pattern, budget=budget), Utf8Encoder(network))
+    if not network.final[start] and network.first_edge[start] < 0:
+        raise Unsatisfiable("no string matches this regex", source=pattern, column=0)
+    network.define(network.root, start)
     return network
 
 

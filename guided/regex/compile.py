@@ -22,7 +22,10 @@ def compile_tree(tree: Node, budget: Budget) -> CharNfa:
     nfa = builder.nfa
     nfa.accepting.add(builder.build(tree, nfa.start))
     budget.check("regex", states=nfa.num_states)
-    return resolve(nfa, budget) if nfa.tests else nfa
+    if nfa.tests:
+        return resolve(nfa, budget)
+    nfa.all_live = not builder.has_dead_ends
+    return nfa
 
 
 class _Builder:
@@ -31,12 +34,14 @@ class _Builder:
         self.budget = budget
         self._bodies: dict[tuple[bool, Node], int] = {}
         self._next_check = 1000
+        self.has_dead_ends = False  # a class of no character, an alternation of nothing
 
     def build(self, node: Node, source: int, target: int | None = None) -> int:
         """From source through the node; ends in `target` if one is given."""
         match node:
             case Chars(characters):
                 end = self._state() if target is None else target
+                self.has_dead_ends |= not characters
                 self.nfa.arc(source, characters, end)
                 return end
             case Sequence(items):
@@ -51,11 +56,13 @@ class _Builder:
                 return end
 
     def _state(self) -> int:
-        state = self.nfa.state()
-        if state >= self._next_check:
-            self.budget.check("regex", states=state)
-            self._next_check = state + 1000
-        return state
+        self._check_size()
+        return self.nfa.state()
+
+    def _check_size(self) -> None:
+        if self.nfa.num_states >= self._next_check:
+            self.budget.check("regex", states=self.nfa.num_states)
+            self._next_check = self.nfa.num_states + 1000
 
     def _finish(self, end: int, target: int | None) -> int:
         if target is None or end == target:
@@ -65,12 +72,20 @@ class _Builder:
 
     def _sequence(self, items: tuple[Node, ...], source: int, target: int | None) -> int:
         for item in items[:-1]:
-            source = self.build(item, source)
+            if type(item) is Chars:  # most items are; the rest of the loop body is `build` for them, without its calls
+                state = self.nfa.state()
+                self.has_dead_ends |= not item.characters
+                self.nfa.arc(source, item.characters, state)
+                source = state
+            else:
+                source = self.build(item, source)
+        self._check_size()
         return self.build(items[-1], source, target) if items else self._finish(source, target)
 
     def _alternation(self, items: tuple[Node, ...], source: int, target: int | None) -> int:
         """All branches share source and target; branches that begin with equal sets share that edge (a prefix tree)."""
         end = self._state() if target is None else target
+        self.has_dead_ends |= not items
         branches = [item.items if isinstance(item, Sequence) else (item,) for item in items]
         self._branches(branches, 0, source, end)
         return end

@@ -118,8 +118,12 @@ class _Product:
             for body, negative, target in self.nfa.tests.get(state, ()):
                 for crossed in self._cross(body, negative, pending, behind):
                     self.out.epsilon(source, self._id(self._key(target, crossed, behind)))
+            free = not pending and not any(behind)
             for characters, target in self.nfa.arcs[state]:
-                self._read(source, pending, behind, characters, target)
+                if free and not self.reach.near[target]:
+                    self.out.arc(source, characters, self._id((target, _NONE, behind)))
+                else:
+                    self._read(source, pending, behind, characters, target)
         return self.out
 
     def _id(self, key: tuple) -> int:
@@ -136,9 +140,6 @@ class _Product:
 
     def _read(self, source: int, pending: Pending, behind: Behind, characters: CharSet, target: int) -> None:
         """The edges that leave a product state over the characters of one edge of the automaton."""
-        if not pending and not any(behind) and not self.reach.near(target):
-            self.out.arc(source, characters, self._id((target, _NONE, behind)))
-            return
         by_key: dict[tuple, list[int]] = {}
         for index in self.classes_of[characters]:
             after = self._advance(pending, behind, index)
@@ -268,16 +269,12 @@ class _Reach:
         self._distance: list[list[int] | None] = [None] * len(nfa.bodies)
         self._width = [_FAR - 1 if b.width is None or i in nested else b.width for i, b in enumerate(nfa.bodies)]
         incoming = _incoming(nfa)
-        self._near = [False] * nfa.num_states
+        self.near = [False] * nfa.num_states  # per state: must any lookbehind be kept up here?
         for index, body in enumerate(nfa.bodies):
             if body.behind:
                 distance = self._distance[index] = _distances(nfa, incoming, index)
                 for state, far in enumerate(distance):
-                    self._near[state] |= far <= self._width[index]
-
-    def near(self, state: int) -> bool:
-        """Must any lookbehind be kept up in this state?"""
-        return self._near[state]
+                    self.near[state] |= far <= self._width[index]
 
     def is_near(self, body: int, state: int) -> bool:
         """Must this lookbehind be kept up in this state?"""

@@ -157,19 +157,33 @@ def settle_ends(node: Node, at_start: bool, at_end: bool) -> Node:
     match node:
         case Look(body, behind, negative) if (at_start if behind else at_end) and min_width(body):
             return EMPTY if negative else NOTHING
-        case Alternation(items):
+        case Alternation(items) if at_start or at_end:
             return Alternation(tuple(settle_ends(item, at_start, at_end) for item in items))
         case Sequence(items) if at_start or at_end:
-            return Sequence(_settle_sequence(items, at_start, at_end))
+            return _settle_sequence(items, at_start, at_end)
     return node
 
 
-def _settle_sequence(items: tuple[Node, ...], at_start: bool, at_end: bool) -> tuple[Node, ...]:
+def _settle_sequence(items: tuple[Node, ...], at_start: bool, at_end: bool) -> Sequence:
     """An item is at the start if no item before it reads anything, and at the end likewise."""
-    widths = [max_width(item) for item in items]
-    first = next((i for i, width in enumerate(widths) if width != 0), len(items))
-    last = next((i for i in range(len(items) - 1, -1, -1) if widths[i] != 0), -1)
-    return tuple(settle_ends(item, at_start and i <= first, at_end and i >= last) for i, item in enumerate(items))
+    first = next((i for i, item in enumerate(items) if not _reads_nothing(item)), len(items) - 1)
+    last = next((i for i in range(len(items) - 1, -1, -1) if not _reads_nothing(items[i])), 0)
+    settled = list(items)
+    for i in {*range(first + 1), *range(last, len(items))}:
+        settled[i] = settle_ends(items[i], at_start and i <= first, at_end and i >= last)
+    return Sequence(tuple(settled))
+
+
+def _reads_nothing(node: Node) -> bool:
+    """Is every match of the node empty?"""
+    match node:
+        case Chars():
+            return False
+        case Sequence(items) | Alternation(items):
+            return all(map(_reads_nothing, items))
+        case Repeat(item, _, _):
+            return _reads_nothing(item)
+    return True
 
 
 def unanchored(node: Node) -> Node:
