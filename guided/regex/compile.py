@@ -96,9 +96,9 @@ class _Builder:
         while worklist:
             branches, depth, source = worklist.pop()
             groups: dict[object, list[tuple[Node, ...]]] = {}
-            for branch in branches:
+            for index, branch in enumerate(branches):
                 shared = depth < len(branch) and isinstance(branch[depth], Chars)
-                groups.setdefault(branch[depth].characters if shared else id(branch), []).append(branch)
+                groups.setdefault(branch[depth].characters if shared else index, []).append(branch)
             for group in groups.values():
                 if len(group) == 1:
                     self._sequence(group[0][depth:], source, end)

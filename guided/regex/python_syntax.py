@@ -14,7 +14,7 @@ from guided.limits import Budget
 from guided.regex import syntax
 from guided.regex.characters import AsciiCategories, Categories, PythonCategories
 from guided.regex.parser import SIMPLE_ESCAPES, A, Parser
-from guided.regex.syntax import Node
+from guided.regex.syntax import Look, Node
 
 _UNICODE, _ASCII = PythonCategories(), AsciiCategories()
 _LITERALS = re.compile(r"[^\\.^$*+?{\[()]*")  # literals and `|`: `re` has no objection
@@ -35,21 +35,21 @@ class PythonParser(Parser):
     def parse(self) -> Node:
         try:
             tree = super().parse()
-        except InvalidConstraint:
-            self.judge()  # raises what `re` has to say
+        except InvalidConstraint as error:
+            self.judge(error.column or 0)  # raises what `re` has to say
             raise
         if not _LITERALS.fullmatch(self.pattern):
-            self.judge()
+            self.judge(0)
         return tree
 
-    def judge(self) -> None:
-        """Raises InvalidConstraint with the words of `re` if it does not accept the pattern."""
+    def judge(self, column: int) -> None:
+        """Raises InvalidConstraint with the words of `re` if it does not accept the pattern; `column` where it names none."""
         try:
             re.compile(self.pattern, self.given_flags)
         except re.error as error:
-            raise self.fail(error.msg, error.pos) from error
+            raise self.fail(error.msg, column if error.pos is None else error.pos) from error
         except (ValueError, OverflowError) as error:
-            raise self.fail(str(error), 0) from error
+            raise self.fail(str(error), column) from error
 
     @property
     def categories(self) -> Categories:
@@ -57,6 +57,12 @@ class PythonParser(Parser):
 
     def no_boundary(self, word: CharSet) -> Node:
         return syntax.no_word_boundary(word, holds_in_empty_text=re.match(r"\B", "") is not None)
+
+    def look(self, column: int, behind: bool, negative: bool) -> Look:
+        look = super().look(column, behind, negative)
+        if behind and syntax.min_width(look.body) != syntax.max_width(look.body):
+            raise self.fail("look-behind requires fixed-width pattern", column)
+        return look
 
     def is_quantifier(self, lo: str, has_comma: bool) -> bool:
         return bool(lo or has_comma)  # {,5} counts from 0, {,} is *
