@@ -2,7 +2,7 @@
 
 The engines that define these sets are asked, instead of copying their tables: Python's `re` for its own categories and
 its own idea of case (with its special cases ſ, K and ı), the `regex` package for Unicode properties. Every answer
-is remembered; `warm` computes the slow ones (about 10 ms each) ahead of the first request.
+is remembered; `warm` computes the slow ones (tens of milliseconds) ahead of the first request.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def unicode_property(name: str) -> CharSet | None:
 @cache
 def _cased() -> CharSet:
     """The characters that have a lower, upper or title case other than themselves: only these can match ignoring case."""
-    return CharSet.of(*[c for c in _all_characters() if c.lower() != c or c.upper() != c or c.title() != c])
+    candidates = regex.findall(r"\p{Cased}", _all_characters())  # newer tables than Python's, so more of them
+    return CharSet.of(*[c for c in candidates if c.lower() != c or c.upper() != c or c.title() != c])
 
 
 @cache

@@ -10,12 +10,29 @@ _CATEGORIES = st.sampled_from([r"\d", r"\D", r"\w", r"\W", r"\s", r"\S"])
 _CLASSES = st.builds(
     lambda negated, items: f"[{negated}{''.join(items)}]",
     st.sampled_from(["", "", "^"]),
-    st.lists(st.sampled_from(["a", "A-Z", "a-c", "é", "K", "ſ", "ß", "_", r"\d", r"\w", r"\W", r"\s", r"\n", "😀", "1-9"]), min_size=1, max_size=3),
+    st.lists(
+        st.sampled_from(["a", "A-Z", "a-c", "é", "K", "ſ", "ß", "_", r"\d", r"\w", r"\W", r"\s", r"\n", "😀", "1-9"]),
+        min_size=1,
+        max_size=3,
+    ),
 )
 _ANCHORS = st.sampled_from(["^", "$", r"\b", r"\B", r"\A", r"\Z"])
 _ATOMS = st.one_of(_LITERALS, _LITERALS, st.just("."), _CATEGORIES, _CLASSES, _ANCHORS)
 _QUANTIFIERS = st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{,2}", "{1,}", "*?", "+?", "??"])
-_GROUPS = st.sampled_from(["({})", "(?:{})", "(?P<n>{})", "(?i:{})", "(?s:{})", "(?m:{})", "(?a:{})", "(?-i:{})", "(?#c)(?:{})", "(?x: {} # c\n)"])
+_GROUPS = st.sampled_from(
+    [
+        "({})",
+        "(?:{})",
+        "(?P<n>{})",
+        "(?i:{})",
+        "(?s:{})",
+        "(?m:{})",
+        "(?a:{})",
+        "(?-i:{})",
+        "(?#c)(?:{})",
+        "(?x: {} # c\n)",
+    ]
+)
 _LOOKS = st.sampled_from(["(?={})", "(?!{})", "(?<={})", "(?<!{})"])
 
 
