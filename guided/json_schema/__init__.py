@@ -33,8 +33,9 @@ def build_network(schema: Any, options: dict, budget: Budget) -> Network:
     from guided.json_schema.references import Document
 
     budget = Budget(budget.limits)  # its clock starts again for every rule that is built late
-    document = Document(schema)
+    declared_only = options.get("additional_properties", "declared") == "declared"
+    document = Document(schema, by_the_letter=not declared_only)
     check(document, budget)
     formulas = Formulas()
-    normal_form = NormalForm(formulas, budget, options.get("additional_properties", "declared") == "declared")
+    normal_form = NormalForm(formulas, budget, declared_only)
     return Emitter(normal_form, options).root(formulas.goal([formulas.schema(document.root)]))

@@ -233,7 +233,8 @@ class _Properties(_Writer):
 
     def _unknown_name(self, cell: Cell) -> int:
         """A rule that reads a name of the cell; its automaton is built when a name is read."""
-        return self.emitter.strings.quoted_language(cell, lambda: self._language(cell))
+        key = cell.names if cell.names is not None else frozenset(self.progress.names)
+        return self.emitter.strings.quoted_language(key, lambda: self._language(cell))
 
     def _language(self, cell: Cell):
         if cell.names is not None:

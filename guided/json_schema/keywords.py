@@ -146,11 +146,6 @@ EXPECTED: dict[str, Check] = {
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-def ignores_siblings(node: Node) -> bool:
-    """Draft 7 and older: beside `$ref` nothing counts."""
-    return node.resource.dialect <= 7 and "$ref" in node.schema
-
-
 def check(document: Document, budget: Budget) -> None:
     """Walks all schemas that the root reaches, through references too.
 
@@ -175,8 +170,6 @@ def check(document: Document, budget: Budget) -> None:
 def _check_node(node: Node, budget: Budget) -> list[Node]:
     """Refuses what is wrong with one schema object; the nodes that its meaning depends on."""
     targets = [node.reference(keyword) for keyword in REFERENCES if _has_text(node, keyword)]
-    if ignores_siblings(node):
-        return targets
     for keyword, value in node.schema.items():
         expected = EXPECTED.get(keyword)
         if expected is not None and not expected[0](value):
@@ -187,10 +180,6 @@ def _check_node(node: Node, budget: Budget) -> list[Node]:
             raise UnsupportedKeyword(
                 "uniqueItems is not enforced yet", keyword=keyword, pointer=f"{node.pointer}/{keyword}"
             )
-        if keyword == "format" and value in FORMATS:
-            raise UnsupportedKeyword(
-                f"format {value!r} is not enforced yet", keyword=keyword, pointer=f"{node.pointer}/{keyword}"
-            )
     _check_patterns(node, budget)
     for path in subschema_paths(node.schema):
         if path[0] not in ("$defs", "definitions"):
@@ -198,29 +187,6 @@ def _check_node(node: Node, budget: Budget) -> list[Node]:
     return targets
 
 
-FORMATS = frozenset(
-    [
-        "date-time",
-        "date",
-        "time",
-        "duration",
-        "email",
-        "idn-email",
-        "hostname",
-        "idn-hostname",
-        "ipv4",
-        "ipv6",
-        "uri",
-        "uri-reference",
-        "iri",
-        "iri-reference",
-        "uuid",
-        "uri-template",
-        "json-pointer",
-        "relative-json-pointer",
-        "regex",
-    ]
-)
 
 
 def _check_patterns(node: Node, budget: Budget) -> None:

@@ -23,7 +23,7 @@ class Languages:
         known = self._tests.get((kind, text))
         if known is None:
             dfa = (
-                format_dfa(text, self.budget)
+                format_dfa(text)
                 if kind == "format"
                 else pattern_dfa(text, dialect="ecma", search=True, budget=self.budget)
             )

@@ -7,6 +7,7 @@ compares with every bound and what remains of it modulo every step, and exact ar
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -40,7 +41,7 @@ class NumberText:
     def __init__(self, network: Network) -> None:
         self.network = network
         self._rules: dict[NumberShape, int] = {}
-        self._text_rules: dict[tuple[str, ...], int] = {}
+        self._text_rules: dict[Hashable, int] = {}
 
     def rule(self, shape: NumberShape) -> int:
         """A rule that reads the numbers of the shape."""
@@ -115,23 +116,26 @@ class NumberText:
 
     def _powers(self, powers: range | tuple[int, ...]) -> int:
         """A rule that reads an exponent in any spelling of at most three digits."""
-        texts = {f"{sign}{abs(power):0{width}d}" for power in powers for width in (1, 2) for sign in _signs(power)}
-        return self._texts(tuple(sorted(texts)))
+
+        def texts() -> set[str]:
+            return {f"{sign}{abs(power):0{width}d}" for power in powers for width in (1, 2) for sign in _signs(power)}
+
+        return self._texts(("any", *powers), texts)
 
     def canonical_powers(self, powers: tuple[int, ...]) -> int:
         """A rule that reads one of these exponents as `repr` writes it: +16, -07, -123."""
-        return self._texts(tuple(f"{power:+03d}" for power in powers))
+        return self._texts(powers, lambda: {f"{power:+03d}" for power in powers})
 
-    def _texts(self, texts: tuple[str, ...]) -> int:
+    def _texts(self, key: Hashable, texts: Callable[[], set[str]]) -> int:
         """A rule that reads one of some short texts; deterministic."""
-        known = self._text_rules.get(texts)
+        known = self._text_rules.get(key)
         if known is None:
-            known = self._text_rules[texts] = self.network.rule(lambda: self._trie(texts))
+            known = self._text_rules[key] = self.network.rule(lambda: self._trie(texts()))
         return known
 
-    def _trie(self, texts: tuple[str, ...]) -> int:
+    def _trie(self, texts: set[str]) -> int:
         states = {"": self.network.state()}
-        for text in texts:
+        for text in sorted(texts):
             for length in range(1, len(text) + 1):
                 if text[:length] not in states:
                     states[text[:length]] = self.network.state(final=text[:length] in texts)

@@ -14,7 +14,7 @@ from typing import Any
 from guided.json_schema.arrays import ArrayShape, Count, Span
 from guided.json_schema.formats import KNOWN
 from guided.json_schema.formulas import Formula, Formulas, exact
-from guided.json_schema.keywords import REFERENCES, ignores_siblings
+from guided.json_schema.keywords import REFERENCES
 from guided.json_schema.literals import Literals
 from guided.json_schema.numbers import INTEGER, NumberShape, complement
 from guided.json_schema.objects import ANY_OBJECT, EVERY_NAME, Atom, Names, ObjectShape, from_atom
@@ -59,8 +59,6 @@ class Reader:
     def parts(self, node: Node, kind: str) -> Iterator[Part] | None:
         """The conditions on values of type `kind`, in the order of their keywords; None: no such value is valid."""
         schema = node.schema
-        if ignores_siblings(node):
-            return iter([Part(combination="all", formulas=(self._referred(node, "$ref"),))])
         if not _admits(schema.get("type"), kind):
             return None
         return self._all_parts(node, kind)

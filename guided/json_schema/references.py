@@ -42,6 +42,14 @@ SUBSCHEMAS = {
     "items": ONE,  # or a list
 }
 
+INTRODUCED = {  # keyword -> the draft that brought it; to older ones it is an annotation
+    **dict.fromkeys(("const", "contains", "propertyNames"), 6),
+    **dict.fromkeys(("if", "then", "else"), 7),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"), 2019),
+    **dict.fromkeys(("minContains", "maxContains", "$recursiveRef"), 2019),
+    **dict.fromkeys(("prefixItems", "$dynamicRef"), 2020),
+}
+
 Scope = tuple[tuple[str, "Node"], ...]  # dynamic anchor -> the outermost node that carries it
 
 
@@ -139,9 +147,15 @@ def dialect_of(schema: Any, default: int) -> int:
 
 
 class Document:
-    """The whole schema and everything that it embeds."""
+    """The whole schema and everything that it embeds.
 
-    def __init__(self, schema: Any) -> None:
+    Attributes:
+        by_the_letter: keywords that the declared draft does not know, and siblings of `$ref` in Draft 7 and older, count for
+            nothing, as the standard says; otherwise they are enforced, which is what who wrote them meant.
+    """
+
+    def __init__(self, schema: Any, by_the_letter: bool = False) -> None:
+        self.by_the_letter = by_the_letter
         self._resources: dict[str, Resource] = {}
         self._resource_of: dict[int, Resource] = {}  # id of the root object of a resource -> resource
         self._nodes: dict[tuple[int, str, Scope], Node] = {}
@@ -161,6 +175,8 @@ class Document:
         key = (id(resource), pointer, scope)
         known = self._nodes.get(key)
         if known is None:
+            if self.by_the_letter and resource.dialect < LATEST and isinstance(schema, dict):
+                schema = _by_the_letter(schema, resource.dialect)
             known = self._nodes[key] = Node(self, schema, pointer, resource, scope, len(self._nodes))
         return known
 
@@ -299,6 +315,15 @@ def identifier(schema: Any, dialect: int) -> str | None:
         return None
     own = schema.get("id" if dialect <= 4 else "$id")
     return own if isinstance(own, str) else None
+
+
+def _by_the_letter(schema: dict, dialect: int) -> dict:
+    """What a schema object means in its draft."""
+    if dialect <= 7 and "$ref" in schema:
+        return {"$ref": schema["$ref"]}
+    if any(INTRODUCED.get(keyword, 0) > dialect for keyword in schema):
+        return {keyword: value for keyword, value in schema.items() if INTRODUCED.get(keyword, 0) <= dialect}
+    return schema
 
 
 def _metaschema(uri: str) -> Any:
