@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
 
 from fastapi import FastAPI
+from vllm.config import VllmConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.launcher import serve_http, setup_server
 from vllm.usage.usage_lib import UsageContext
 
+import guided
 from guided.vllm_adapters.select import processor_name
-from guided.vocabulary import Vocabulary
 from server.app import create_app
 from server.compile_service import CompileService
 from server.engine import GuidedEngine
@@ -41,16 +43,68 @@ async def serve(settings: Settings, args: Namespace, progress: Progress) -> None
     Raises:
         OSError: the port is taken.
     """
-    address, socket = setup_server(
-        args, reuse_port=False
-    )  # before the long start, so that a taken port is known at once
-    async with start_engine(args, progress) as engine:
-        compile_service = await start_compile_service(settings, engine, progress)
-        app = await create_app(args, engine, compile_service)
-        announcement = asyncio.create_task(announce_when_ready(app, args, address, progress))
-        shutdown = await serve_http(
+    address, listener = setup_server(args, reuse_port=False)  # before the long start: a taken port is known at once
+    progress.say(f"starting the engine with {args.model}")
+    engine_args, config = engine_config(args)
+    with ThreadPoolExecutor(
+        1
+    ) as beside:  # the engine starts in processes of its own; this one would only wait for them
+        preparing = beside.submit(prepare_compilation, settings, config)
+        engine = start_engine(engine_args, config)
+    try:
+        await engine.reset_mm_cache()
+        compile_service = preparing.result()
+        progress.say(f"the engine is up, vocabulary of {compile_service.vocabulary.size:,} tokens")
+        http_shutdown = await accept_requests(args, address, listener, engine, compile_service, progress)
+        compile_service.close()
+    finally:
+        engine.shutdown(timeout=config.shutdown_timeout)
+    try:
+        await http_shutdown  # vLLM's order: first the engine, then the connections that waited for it
+    finally:
+        listener.close()
+
+
+def engine_config(args: Namespace) -> tuple[AsyncEngineArgs, VllmConfig]:
+    """The engine's configuration, with our logits processor among those that the worker loads."""
+    engine_args = AsyncEngineArgs.from_cli_args(args)
+    engine_args.logits_processors = [*(engine_args.logits_processors or []), processor_name()]
+    return engine_args, engine_args.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
+
+
+def start_engine(engine_args: AsyncEngineArgs, config: VllmConfig) -> GuidedEngine:
+    """Returns when the model is loaded and the engine's processes answer."""
+    return GuidedEngine.from_vllm_config(
+        config,
+        usage_context=UsageContext.OPENAI_API_SERVER,
+        enable_log_requests=engine_args.enable_log_requests,
+        disable_log_stats=engine_args.disable_log_stats,
+    )
+
+
+def prepare_compilation(settings: Settings, config: VllmConfig) -> CompileService:
+    """Reads the vocabulary and compiles or loads the kernels, so that no request waits for either."""
+    model = config.model_config
+    vocabulary = guided.Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
+    guided.warm_up()
+    return CompileService(vocabulary, limits=settings.limits, capacity=settings.index_cache_size)
+
+
+async def accept_requests(
+    args: Namespace,
+    address: str,
+    listener: socket.socket,
+    engine: GuidedEngine,
+    compile_service: CompileService,
+    progress: Progress,
+) -> Awaitable[None]:
+    """Serves until a signal comes or the engine dies; what is left to await then closes the connections."""
+    app = await create_app(args, engine, compile_service)
+    announcement = asyncio.create_task(announce_when_ready(app, args, address, progress))
+    try:
+        return await serve_http(
             app,
-            sock=socket,
+            sock=listener,
             enable_ssl_refresh=args.enable_ssl_refresh,
             host=args.host,
             port=args.port,
@@ -64,42 +118,8 @@ async def serve(settings: Settings, args: Namespace, progress: Progress) -> None
             h11_max_incomplete_event_size=args.h11_max_incomplete_event_size,
             h11_max_header_count=args.h11_max_header_count,
         )
+    finally:
         announcement.cancel()
-        compile_service.close()
-    try:
-        await shutdown
-    finally:
-        socket.close()
-
-
-@asynccontextmanager
-async def start_engine(args: Namespace, progress: Progress) -> AsyncIterator[GuidedEngine]:
-    """vLLM's engine in its own processes, with our logits processor in the worker."""
-    progress.say(f"starting the engine with {args.model}")
-    engine_args = AsyncEngineArgs.from_cli_args(args)
-    engine_args.logits_processors = [*(engine_args.logits_processors or []), processor_name()]
-    config = engine_args.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
-    engine = GuidedEngine.from_vllm_config(
-        config,
-        usage_context=UsageContext.OPENAI_API_SERVER,
-        enable_log_requests=engine_args.enable_log_requests,
-        disable_log_stats=engine_args.disable_log_stats,
-    )
-    try:
-        await engine.reset_mm_cache()
-        progress.say("the engine is up")
-        yield engine
-    finally:
-        engine.shutdown(timeout=config.shutdown_timeout)
-
-
-async def start_compile_service(settings: Settings, engine: GuidedEngine, progress: Progress) -> CompileService:
-    model = engine.model_config
-    vocabulary = await asyncio.to_thread(
-        Vocabulary.from_pretrained, model.tokenizer, padded_size=model.get_vocab_size()
-    )
-    progress.say(f"vocabulary of {vocabulary.size:,} tokens read")
-    return CompileService(vocabulary, limits=settings.limits, capacity=settings.index_cache_size)
 
 
 async def announce_when_ready(app: FastAPI, args: Namespace, address: str, progress: Progress) -> None:

@@ -23,7 +23,6 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="GUIDED_", env_file=".env", frozen=True)
 
-    cache_dir: Path = Field(default=Path("~/.cache/guided"), description="exported models, later: indexes")
     index_cache_size: int = Field(default=256, ge=1, description="compiled constraints kept in memory")
     compile_seconds: float = Field(default=10.0, gt=0, description="wall time that one compilation may take")
     constraint_bytes: int = Field(default=2 << 20, ge=1, description="size of one constraint, UTF-8")

@@ -85,6 +85,11 @@ class BatchMasker:
     def __init__(self) -> None:
         self._slots: dict[int, Slot] = {}  # row of the batch -> its constrained request
 
+    @staticmethod
+    def warm_up(device: torch.device) -> None:
+        """Compiles or loads the kernels for logits on `device`."""
+        _mask_row(torch.zeros(32, device=device), np.zeros(1, np.uint32), np.zeros(1, np.int64), True)
+
     def __len__(self) -> int:
         return len(self._slots)
 

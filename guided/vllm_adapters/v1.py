@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
+from guided.compiler import warm_up
 from guided.masking import BatchMasker
 from guided.vllm_adapters.index_store import IndexStore
 from guided.vllm_adapters.params import KEY, from_extra_args
@@ -29,6 +30,8 @@ class GuidedLogitsProcessor(LogitsProcessor):
         vocabulary = Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
         self._store = IndexStore(vocabulary)
         self._masker = BatchMasker()
+        warm_up()  # kernels are compiled or loaded now, not in the first request's step
+        self._masker.warm_up(device)
 
     @classmethod
     def validate_params(cls, sampling_params: SamplingParams) -> None:

@@ -12,7 +12,8 @@ import jsonschema
 from lark import Lark
 from pydantic import BaseModel, Field
 
-IPV4_WITH_PORT = r"(25[0-5]|2[0-4][0-9]|[01]?[0-9][0-9]?)(\.(25[0-5]|2[0-4][0-9]|[01]?[0-9][0-9]?)){3}:[0-9]{2,5}"  # e.g. 10.0.4.15:8443
+IPV4 = r"(25[0-5]|2[0-4][0-9]|[01]?[0-9][0-9]?)(\.(25[0-5]|2[0-4][0-9]|[01]?[0-9][0-9]?)){3}"
+IPV4_WITH_PORT = IPV4 + ":[0-9]{2,5}"
 
 SENTIMENTS = ["POSITIVE", "NEUTRAL", "NEGATIVE"]
 

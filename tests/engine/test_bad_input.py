@@ -12,6 +12,15 @@ from tests.engine.cases import SENTIMENTS
 from tests.engine.requests import chat, curl
 
 pytestmark = pytest.mark.engine
+CODES = {
+    "invalid_constraint",
+    "unsupported_keyword",
+    "unsatisfiable",
+    "constraint_too_complex",
+    "conflicting_constraints",
+    "not_enforced",
+}
+BAD_PATTERN = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(b"}}}
 
 # request fields, start of `param`, words of the message
 BAD: list[tuple[dict[str, Any], str, str]] = [
@@ -60,14 +69,7 @@ def test_bad_input(server, fields, param, words, stream):
     assert status == 400, answer
     error = json.loads(answer)["error"]
     assert error["type"] == "invalid_request_error"
-    assert error["code"] in {
-        "invalid_constraint",
-        "unsupported_keyword",
-        "unsatisfiable",
-        "constraint_too_complex",
-        "conflicting_constraints",
-        "not_enforced",
-    }
+    assert error["code"] in CODES
     assert error["param"].startswith(param), error
     assert words in error["message"], error
     assert len(error["message"]) > 15

@@ -1,0 +1,66 @@
+"""The examples of the README run as they stand, against the live server, and print answers that satisfy their constraints."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.live_server import ROOT, LiveServer
+
+pytestmark = pytest.mark.engine
+
+FIELDS = ["guided_regex", "guided_choice", "guided_json", "guided_grammar"]
+JUDGES: dict[str, Callable[[str], object]] = {
+    "guided_regex": lambda text: re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){3}:[0-9]{2,5}", text),
+    "guided_choice": lambda text: text in ("POSITIVE", "NEUTRAL", "NEGATIVE"),
+    "guided_json": lambda text: re.search(r"celsius|fahrenheit", text) and "location" in text,
+    "guided_grammar": lambda text: re.match(r'[NOT (]*(service|status|region):"', text),
+}
+
+
+def blocks(language: str) -> list[str]:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+
+
+def for_server(text: str, server: LiveServer) -> str:
+    return text.replace("http://localhost:8000", server.url).replace("SmolLM2-135M-Instruct", server.model)
+
+
+def examples(language: str) -> dict[str, str]:
+    """Field -> the example that uses it."""
+    found = {field: block for block in blocks(language) for field in FIELDS if f'"{field}"' in block}
+    assert list(found) == FIELDS, f"one {language} example for each kind of constraint"
+    return found
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_curl_example(server, field):
+    command = for_server(examples("bash")[field], server)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=300)
+    choice = json.loads(done.stdout)["choices"][0]
+    text = choice.get("text") or choice["message"]["content"]
+    assert choice["finish_reason"] in ("stop", "length")
+    assert choice["finish_reason"] == "length" or JUDGES[field](text), text
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_python_example(server, field):
+    program = for_server(blocks("python client")[0] + examples("python")[field], server)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert JUDGES[field](done.stdout.strip()), done.stdout
+
+
+def test_error_example_is_what_the_server_says(server):
+    body = json.dumps({"model": server.model, "messages": [], "guided_choise": ["a"]})
+    command = ["curl", "-s", f"{server.url}/v1/chat/completions", "-H", "Content-Type: application/json", "-d", body]
+    answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    shown = re.search(r'"message": "(guided_choise.*?), \.\.\."', (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert shown is not None
+    assert answer["error"]["message"].startswith(shown.group(1))
