@@ -17,7 +17,7 @@ import httpx
 from openai import OpenAI
 
 ROOT = Path(__file__).resolve().parent.parent
-START_SECONDS = 400  # three processes import vLLM one after the other; on two busy cores that takes minutes
+START_SECONDS = 900  # three processes import vLLM one after the other; on a busy machine that takes minutes
 STOP_SECONDS = 30
 
 
