@@ -13,6 +13,7 @@ from guided.automaton.encoding import JsonStringEncoder
 from guided.automaton.network import Network
 from guided.errors import Unsatisfiable
 from guided.json_schema.arrays import ArrayShape
+from guided.json_schema.completion import plainly_ends
 from guided.json_schema.contradiction import find_contradiction
 from guided.json_schema.formulas import Goal
 from guided.json_schema.keywords import TYPES
@@ -180,12 +181,17 @@ class _Writer:
         known = self._live.get(state)
         if known is None:
             satisfiable = self.emitter.normal_form.satisfiable
-            known = self._live[state] = self.always_live() or reaches_end(self.progress, state, satisfiable)
+            plainly = self.always_live() or self.plainly_live(state)
+            known = self._live[state] = plainly or reaches_end(self.progress, state, satisfiable)
         return known
 
     def always_live(self) -> bool:
         """Every state that live steps lead to can be completed."""
         raise NotImplementedError
+
+    def plainly_live(self, state) -> bool:
+        """The state can be completed, as can be told without search."""
+        return False
 
     def member(self, step: Step, inner: Style) -> int:
         """A rule that reads the member of a step."""
@@ -212,6 +218,9 @@ class _Properties(_Writer):
 
     def always_live(self) -> bool:
         return self.progress.is_plain
+
+    def plainly_live(self, state) -> bool:
+        return plainly_ends(self.progress, state, self.emitter.normal_form.satisfiable)
 
     def member(self, step: Step, inner: Style) -> int:
         key = (step.name, step.goal, inner)

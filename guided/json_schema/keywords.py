@@ -187,8 +187,6 @@ def _check_node(node: Node, budget: Budget) -> list[Node]:
     return targets
 
 
-
-
 def _check_patterns(node: Node, budget: Budget) -> None:
     """Refuses patterns that are no regular expressions, or none that can be enforced."""
     patterns = [("/pattern", node.schema["pattern"])] if "pattern" in node.schema else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.char_nfa import determinise, literal, union
+from guided.json_schema.counted import CountedLanguage
 from guided.json_schema.formats import format_dfa
 from guided.json_schema.strings import StringShape
 from guided.limits import Budget
@@ -17,6 +18,7 @@ class Languages:
         self.budget = budget
         self._tests: dict[tuple[str, str], CharDfa] = {}
         self._shapes: dict[StringShape, CharDfa] = {}
+        self._counted: dict[StringShape, CountedLanguage] = {}
 
     def test(self, kind: str, text: str) -> CharDfa:
         """The strings that match a pattern somewhere, or that have a format."""
@@ -44,17 +46,30 @@ class Languages:
     def _build(self, shape: StringShape) -> CharDfa:
         if shape.words is not None:
             return self.words(self.matching(shape))
+        language = self.untested(shape)
+        if shape.min_length or shape.max_length is not None:
+            language = language.intersect(CharDfa.lengths(shape.min_length, shape.max_length), self.budget)
+        return language
+
+    def untested(self, shape: StringShape) -> CharDfa:
+        """The strings of a shape without words, of any length."""
         language = None
-        for kind, text, positive in sorted(shape.tests, key=lambda test: not test[2]):
+        for kind, text, positive in sorted(shape.tests, key=lambda test: (not test[2], test)):
             dfa = self.test(kind, text)
             if language is None:
                 language = dfa if positive else dfa.complement()
             else:
                 language = language.intersect(dfa, self.budget) if positive else language.difference(dfa, self.budget)
-        if language is None or shape.min_length or shape.max_length is not None:
-            lengths = CharDfa.lengths(shape.min_length, shape.max_length)
-            language = lengths if language is None else language.intersect(lengths, self.budget)
+        language = CharDfa.everything() if language is None else language
         return language.difference(self.words(shape.excluded), self.budget) if shape.excluded else language
+
+    def counted(self, shape: StringShape) -> CountedLanguage:
+        """The strings of a shape without words, as an automaton and bounds of the length."""
+        known = self._counted.get(shape)
+        if known is None:
+            language = CountedLanguage(self.untested(shape), shape.min_length, shape.max_length, self.budget)
+            known = self._counted[shape] = language
+        return known
 
     def matching(self, shape: StringShape) -> frozenset[str]:
         """The words of a shape that has words."""
@@ -75,7 +90,7 @@ class Languages:
             ((kind, text, positive),) = shape.tests
             if positive and kind == "pattern" and plainly_matches(text):
                 return True
-        return not self.shape(shape).is_empty()
+        return self.counted(shape).can_end(0, 0)
 
 
 def plainly_matches(pattern: str) -> bool:

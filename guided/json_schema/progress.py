@@ -100,12 +100,21 @@ class ObjectProgress:
         self.any_order = any_order
         self.layout = ObjectLayout(shape, normal_form)
         self.names = self.layout.known
+        self.positions = {name: position for position, name in enumerate(self.names)}
         self.required = sum(1 << position for position, name in enumerate(self.names) if name in shape.required)
         bounds = [atom.bound for clause in shape.clauses for atom in clause if atom.kind in ("fewer", "more")]
         self._most_count = (
             max([shape.min_count, *(bound + 1 for bound in bounds)]) if shape.max_count is None else shape.max_count
         )
         self.start = ObjectState((1 << len(self.names)) - 1, 0, shape.clauses)
+
+    def required_names(self, state: ObjectState) -> list[str]:
+        """Required names that are still to be written."""
+        return [name for position, name in enumerate(self.names) if self.required & state.left & 1 << position]
+
+    def may_write(self, state: ObjectState, name: str) -> bool:
+        """Is the name one that may still be written?"""
+        return bool(state.left >> self.positions[name] & 1)
 
     @property
     def is_plain(self) -> bool:

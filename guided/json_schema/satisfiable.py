@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guided.json_schema.arrays import ArrayShape
+from guided.json_schema.completion import plainly_ends
 from guided.json_schema.objects import ObjectShape
 from guided.json_schema.progress import ArrayProgress, ObjectProgress, reaches_end
 
@@ -28,5 +29,7 @@ def object_has_value(shape: ObjectShape, normal_form: NormalForm) -> bool:
     if not all(normal_form.satisfiable(progress.layout.goal(name)) for name in shape.required):
         return False
     if progress.is_plain or (not shape.clauses and shape.min_count <= len(shape.required)):
+        return True
+    if plainly_ends(progress, progress.start, normal_form.satisfiable):
         return True
     return reaches_end(progress, progress.start, normal_form.satisfiable)

@@ -8,6 +8,7 @@ from guided.automaton.char_dfa import CharDfa
 from guided.automaton.charset import CharSet
 from guided.automaton.encoding import JsonStringEncoder, embed_dfa
 from guided.automaton.network import Network
+from guided.json_schema.counted import CountedLanguage
 from guided.json_schema.languages import Languages
 from guided.json_schema.strings import ANY_STRING, StringShape
 
@@ -63,7 +64,7 @@ class StringText:
             self.network.edge(start, _QUOTE, opened)
             self.network.call(opened, self._counting(shape.min_length, shape.max_length), self.end)
             return start
-        return self._build_language(self.languages.shape(shape))
+        return self._build_counted(self.languages.counted(shape))
 
     def _build_language(self, language: CharDfa | None) -> int:
         start = self.network.state()
@@ -72,9 +73,19 @@ class StringText:
             self.network.edge(start, _QUOTE, opened)
             self.network.call(opened, self._counting(0, None), self.end)
             return start
+        if language.num_states > _CHUNK:
+            return self._build_counted(CountedLanguage(language, 0, None, self.languages.budget))
         read = self.network.state()
         self.network.edge(read, _QUOTE, self.end)
         self.network.edge(start, _QUOTE, embed_dfa(self.network, language, self.encoder, read))
+        return start
+
+    def _build_counted(self, language: CountedLanguage) -> int:
+        if not language.is_counted and language.dfa.num_states <= _CHUNK:
+            return self._build_language(language.dfa)
+        start, opened = self.network.state(), self.network.state()
+        self.network.edge(start, _QUOTE, opened)
+        self.network.call(opened, _Walk(self, language).rule(0, 0), self.end)
         return start
 
     def _word(self, source: int, text: str, target: int) -> None:
@@ -110,4 +121,33 @@ class StringText:
             state = following
         rest = None if most is None else most - _CHUNK
         self.network.call(state, self._counting(max(0, least - _CHUNK), rest), self.end)
+        return start
+
+
+class _Walk:
+    """A language laid out as it is reached: one rule for each state of the automaton and count of characters."""
+
+    def __init__(self, text: StringText, language: CountedLanguage) -> None:
+        self.text = text
+        self.language = language
+        self._rules: dict[tuple[int, int], int] = {}
+
+    def rule(self, state: int, count: int) -> int:
+        """A rule that reads the rest of the string and the closing quote."""
+        key = (state, self.language.key(state, count))
+        known = self._rules.get(key)
+        if known is None:
+            known = self._rules[key] = self.text.network.rule(lambda: self._build(state, count))
+        return known
+
+    def _build(self, state: int, count: int) -> int:
+        network, language = self.text.network, self.language
+        start = network.state()
+        if language.accepts(state, count):
+            network.edge(start, _QUOTE, self.text.end)
+        for target, characters in language.dfa.out(state):
+            if language.can_end(target, count + 1):
+                after = network.state()
+                self.text.encoder.char(start, characters, after)
+                network.call(after, self.rule(target, count + 1), self.text.end)
         return start

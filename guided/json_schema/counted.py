@@ -1,0 +1,111 @@
+"""An automaton over characters together with bounds of the length, without building their product; knows no bytes and no schema.
+
+A state is a pair (state of the automaton, characters so far); whether a pair can be completed is read off tables of the lengths
+with which the automaton can end from each of its states.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from guided.automaton.char_dfa import CharDfa
+from guided.errors import LimitExceeded
+from guided.limits import Budget
+
+_TABLE_BYTES = 64 << 20
+
+
+class CountedLanguage:
+    """The strings of `dfa` with at least `least` and at most `most` (None: any number of) characters."""
+
+    def __init__(self, dfa: CharDfa, least: int, most: int | None, budget: Budget) -> None:
+        self.dfa = dfa
+        self.least = least
+        self.most = most
+        self.budget = budget
+
+    @property
+    def is_counted(self) -> bool:
+        return self.least > 0 or self.most is not None
+
+    def accepts(self, state: int, count: int) -> bool:
+        """May a string that led to `state` in `count` characters end there?"""
+        return bool(self.dfa.accepting[state]) and count >= self.least and (self.most is None or count <= self.most)
+
+    def can_end(self, state: int, count: int) -> bool:
+        """Is there a way to the end?"""
+        shortest = int(self._shortest[state])
+        if shortest < 0 or (self.most is not None and count + shortest > self.most):
+            return False
+        if count + shortest >= self.least:
+            return True
+        longest = self._longest[state]
+        if longest >= 0 and count + longest < self.least:
+            return False
+        if self.most is None:
+            return True  # a longer string exists, and nothing bounds it from above
+        return bool(self._ends[self.least - count : self.most - count + 1, state].any())
+
+    def key(self, state: int, count: int) -> int:
+        """Equal counts for which nothing differs: -1 where the length no longer matters."""
+        longest = self._longest[state]
+        if self.most is None:
+            return -1 if count >= self.least else count
+        enough = count + int(self._shortest[state]) >= self.least
+        return -1 if enough and 0 <= longest <= self.most - count else count
+
+    @cached_property
+    def _shortest(self) -> np.ndarray:
+        """int32[num_states]: characters of a shortest way to an accepting state, -1 = none."""
+        return _distances(self.dfa)
+
+    @cached_property
+    def _longest(self) -> np.ndarray:
+        """int64[num_states]: characters of a longest way to an accepting state, -1 = no bound."""
+        return _longest_ways(self.dfa)
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        """bool[most + 1, num_states]: can the automaton end after exactly so many characters more?"""
+        assert self.most is not None
+        if (self.most + 1) * self.dfa.num_states > _TABLE_BYTES:
+            raise LimitExceeded("a pattern and bounds of the length are too large together", limit="memory_bytes")
+        ends = np.zeros((self.most + 1, self.dfa.num_states), dtype=bool)
+        ends[0] = self.dfa.accepting
+        for length in range(1, self.most + 1):
+            ends[length] = np.append(ends[length - 1], False)[self.dfa.delta].any(axis=1)
+        return ends
+
+
+def _distances(dfa: CharDfa) -> np.ndarray:
+    distance = np.where(dfa.accepting, 0, -1).astype(np.int32)
+    length = 0
+    while True:
+        near = np.append(distance == length, False)[dfa.delta].any(axis=1) & (distance < 0)
+        if not near.any():
+            return distance
+        length += 1
+        distance[near] = length
+
+
+def _longest_ways(dfa: CharDfa) -> np.ndarray:
+    """By peeling off states all of whose successors are known (the automaton is trimmed); what remains lies before a cycle."""
+    successors = [np.unique(row[row >= 0]) for row in dfa.delta]
+    predecessors: list[list[int]] = [[] for _ in successors]
+    waiting = np.zeros(dfa.num_states, dtype=np.int64)
+    for state, targets in enumerate(successors):
+        waiting[state] = len(targets)
+        for target in targets.tolist():
+            predecessors[target].append(state)
+    longest = np.full(dfa.num_states, -1, dtype=np.int64)
+    worklist = np.flatnonzero(waiting == 0).tolist()
+    while worklist:
+        state = worklist.pop()
+        longest[state] = max((int(longest[target]) + 1 for target in successors[state].tolist()), default=0)
+        for before in predecessors[state]:
+            waiting[before] -= 1
+            if not waiting[before]:
+                worklist.append(before)
+    return longest
