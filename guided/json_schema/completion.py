@@ -1,4 +1,4 @@
-"""A quick way to the end of a half-written object, without search: one property for each clause, if they do not get in each other's way.
+"""A quick way to the end of a half-written object, without search: one property for each clause, if none is in another's way.
 
 From a state of an object's progress to "yes" or "perhaps not"; who needs to know searches then.
 """
