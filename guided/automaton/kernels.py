@@ -56,7 +56,7 @@ class Machine(NamedTuple):
     patterns: np.ndarray  # int64[256, 2]: set of these edges that a class takes, and where that led
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, inline="always")
 def _mix(value):
     """Finaliser of splitmix64."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -173,17 +173,15 @@ def _close(network, machine):
 
 @njit(cache=True)
 def _sort(keys, count):
-    """Sorts keys[:count]; most configurations have one to five items."""
-    if count > 24:
-        keys[:count].sort()
-        return
-    for i in range(1, count):
-        key = keys[i]
-        j = i - 1
-        while j >= 0 and keys[j] > key:
-            keys[j + 1] = keys[j]
-            j -= 1
-        keys[j + 1] = key
+    """Sorts keys[:count]; most configurations have one to five items, so Shell's method with few gaps does."""
+    for gap in (1750, 301, 57, 10, 4, 1):
+        for i in range(gap, count):
+            key = keys[i]
+            j = i - gap
+            while j >= 0 and keys[j] > key:
+                keys[j + gap] = keys[j]
+                j -= gap
+            keys[j + gap] = key
 
 
 @njit(cache=True)

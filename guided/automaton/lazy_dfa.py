@@ -57,6 +57,33 @@ class LazyDfa:
         if self.run(lambda: kernels.start(self.network, self.machine, start)) == DEAD:
             raise Unsatisfiable("nothing satisfies the constraint")
 
+    @classmethod
+    def from_tables(cls, delta: np.ndarray, class_of: np.ndarray, accepting: np.ndarray) -> LazyDfa:
+        """A complete automaton from its tables, without the network that it came from.
+
+        Args:
+            delta: int32[states, classes], -1 = dead; state 0 is the start.
+            class_of: uint8[256].
+            accepting: uint8[states].
+        """
+        dfa = cls.__new__(cls)
+        dfa.source, dfa.budget = Network(), Budget()
+        dfa._class_bytes = []
+        states, classes = delta.shape
+        flags = np.ones((states, 2), np.uint8)  # EXPANDED: the network is never asked
+        flags[:, ACCEPTING] = accepting
+        dfa.machine = _new_machine(1, configs=1)._replace(delta=delta, class_of=class_of, flags=flags)
+        dfa.machine.counts[CONFIGS], dfa.machine.counts[CLASSES] = states, classes
+        dfa.network = _mirror(dfa.source, None, np.zeros((0, 1), np.uint8))
+        return dfa
+
+    def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """delta, class_of and accepting as `from_tables` takes them; only where every state is expanded."""
+        states = self.num_states
+        flags = self.machine.flags[:states]
+        assert flags[:, EXPANDED].all(), "the automaton is complete"
+        return self.machine.delta[:states, : self.num_classes], self.machine.class_of, flags[:, ACCEPTING]
+
     # --- what the rest of the pipeline asks ----------------------------------------------------------------------------
 
     @property

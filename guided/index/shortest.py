@@ -7,7 +7,7 @@ from numba import njit
 
 from guided.automaton.kernels import ACCEPTING, CONFIGS, DEAD
 from guided.index.kernels import FRONTIER, MIXED, after_character, insert
-from guided.index.slices import BYTE, DEPTH, MAX_CHARS, NUM_SLICED, SUBTREE_END, TOKEN_START
+from guided.index.slices import BYTE, DEPTH, NUM_SLICED, SUBTREE_END, TOKEN_START
 
 UNREACHABLE = np.iinfo(np.int32).max
 
@@ -35,13 +35,10 @@ def shortest_completions(network, machine, slices, steps, rows) -> np.ndarray:
 def _successors(network, machine, slices, steps, rows, begin, successors, scratch, state):
     """Appends the distinct successors of state, state + 1, ... while there is room; the first state not done."""
     states = scratch.size
-    lengths = _lengths(slices)
     while state < states and begin[state] + states <= successors.size:
         count = begin[state]
         for slice_ in range(NUM_SLICED):
-            found = _slice_successors(
-                network, machine, slices, steps, rows, slice_, lengths, state, successors, scratch, count
-            )
+            found = _slice_successors(network, machine, slices, steps, rows, slice_, state, successors, scratch, count)
             if found == MIXED:
                 found = _walk_successors(machine, slices, slice_, state, successors, scratch, count)
             count = found
@@ -52,7 +49,7 @@ def _successors(network, machine, slices, steps, rows, begin, successors, scratc
 
 
 @njit(cache=True)
-def _slice_successors(network, machine, slices, steps, rows, slice_, lengths, state, successors, scratch, count):
+def _slice_successors(network, machine, slices, steps, rows, slice_, state, successors, scratch, count):
     """Where the tokens of a slice lead, length by length; MIXED where the slice must be walked."""
     here = np.empty(FRONTIER, np.int32)
     there = np.empty(FRONTIER, np.int32)
@@ -73,20 +70,10 @@ def _slice_successors(network, machine, slices, steps, rows, slice_, lengths, st
         if grown == 0:
             break
         here, there, size = there, here, grown
-        if lengths[slice_, length]:
+        if slices.has_length[slice_, length]:
             for i in range(size):
                 count = _add(successors, scratch, count, here[i], state)
     return count
-
-
-@njit(cache=True)
-def _lengths(slices):
-    """bool[NUM_SLICED, MAX_CHARS + 1]: the slice has a token of so many characters."""
-    has = np.zeros((NUM_SLICED, MAX_CHARS + 1), np.bool_)
-    for slice_ in range(NUM_SLICED):
-        for length in range(1, MAX_CHARS + 1):
-            has[slice_, length] = not np.array_equal(slices.up_to[slice_, length], slices.up_to[slice_, length - 1])
-    return has
 
 
 @njit(cache=True)

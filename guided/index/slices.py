@@ -36,6 +36,7 @@ class Slices(NamedTuple):
     token_ids: np.ndarray  # int32[tokens]
     begin: np.ndarray  # int64[5]: slice s is nodes begin[s] .. begin[s + 1] - 1
     up_to: np.ndarray  # uint32[NUM_SLICED, MAX_CHARS + 1, words]: tokens with at most so many characters
+    has_length: np.ndarray  # uint8[NUM_SLICED, MAX_CHARS + 1]: the slice has a token of so many characters
     longest: np.ndarray  # int64[NUM_SLICED]: characters of the slice's longest token
     profile: np.ndarray  # uint8[NUM_SLICED, 128]: ASCII characters of the profile
     unicode: np.ndarray  # uint8[NUM_SLICED]: the profile has all characters beyond ASCII
@@ -53,11 +54,13 @@ def slices_of(vocabulary: Vocabulary) -> Slices:
     tries = [Trie.build(tokens, np.flatnonzero(has_text & (group == profile))) for profile in range(NUM_SLICED)]
     tries.append(_rest(tokens, np.flatnonzero(has_text & (group == OTHER)), special_token_ids))
     begin = np.cumsum([0] + [len(trie) for trie in tries])
+    up_to = _rows_by_length(group, chars, has_text)
     return Slices(
         nodes=_nodes(tries, begin),
         token_ids=np.concatenate([trie.token_ids for trie in tries]),
         begin=begin.astype(np.int64),
-        up_to=_rows_by_length(group, chars, has_text),
+        up_to=up_to,
+        has_length=np.any(np.diff(up_to, axis=1, prepend=np.uint32(0)), axis=2).astype(np.uint8),
         longest=np.array([chars[has_text & (group == p)].max(initial=0) for p in range(NUM_SLICED)], np.int64),
         profile=_profiles(),
         unicode=np.array([0, 1, 0], np.uint8),

@@ -36,6 +36,7 @@ StateId = int
 _CHUNK = 512  # states that are filled between two looks at the clock
 _RANGES = np.array(kernels.UTF8_RANGES, np.int64)
 _MEMO_MOVES = 1 << 17  # remembered (state, token) pairs
+_STORED_ROWS = ("row_of", "place", "dense", "lists")  # the parts of Rows that a file keeps
 _MEMO_MASKS = 256  # token lists remembered as masks
 
 
@@ -58,6 +59,33 @@ class TokenIndex:
         self._moves: dict[int, StateId | None] = {}
         self._listed: dict[int, np.ndarray] = {}
         self._min_tokens: np.ndarray | None = None
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], vocabulary: Vocabulary) -> TokenIndex:
+        """A closed index from what `to_arrays` gave; the arrays are used as they are."""
+        index = cls(LazyDfa.from_tables(arrays["delta"], arrays["class_of"], arrays["accepting"]), vocabulary)
+        rows = len(arrays["place"])
+        states = len(arrays["row_of"])
+        index._rows = index._rows._replace(
+            counts=np.array([rows, len(arrays["dense"]), len(arrays["lists"]), states, NOTHING], np.int64),
+            **{name: arrays[name] for name in _STORED_ROWS},
+            char_next=np.full((states, NUM_SLICED), UNKNOWN, np.int32),
+        )
+        return index
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of a closed index, cut to what is used."""
+        delta, class_of, accepting = self._dfa.tables()
+        rows = self._rows
+        return {
+            "delta": delta,
+            "class_of": class_of,
+            "accepting": accepting,
+            "row_of": rows.row_of[: self.num_states],
+            "place": rows.place[: self.num_rows],
+            "dense": rows.dense[: int(rows.counts[DENSE_COUNT])],
+            "lists": rows.lists[: int(rows.counts[LISTED])],
+        }
 
     # --- states -------------------------------------------------------------------------------------------------------
 
