@@ -1,7 +1,7 @@
 """A closed index as one file, and back: versioned, checksummed, memory-mapped; arrays only, nothing in it is executed.
 
-Layout: 8 bytes magic, 8 bytes header length (little endian), the header (JSON: format, vocabulary and constraint digest,
-checksum of the payload, name, dtype, shape and offset of each array), padding, the arrays, each aligned to 64 bytes.
+Layout: 8 bytes magic, 32 bytes BLAKE2b of all that follows, 8 bytes header length (little endian), the header (JSON: format,
+vocabulary and constraint digest, name, dtype, shape and offset of each array), padding, the arrays, each aligned to 64 bytes.
 Pages are mapped copy-on-write: processes of one host share them, and Numba sees ordinary arrays.
 """
 
@@ -23,6 +23,7 @@ from guided.index.token_index import TokenIndex
 from guided.vocabulary import Vocabulary
 
 _MAGIC = b"GUIDEDIX"
+_PREAMBLE = 48  # bytes before the header
 _ALIGNMENT = 64
 
 
@@ -81,23 +82,25 @@ def to_bytes(index: TokenIndex, constraint_digest: str) -> bytes:
             "format": FORMAT_VERSION,
             "vocabulary": index.vocabulary.digest,
             "constraint": constraint_digest,
-            "checksum": hashlib.blake2b(payload).hexdigest(),
             "arrays": table,
         }
     ).encode()
-    begin = _payload_begin(len(header))
-    return (_MAGIC + len(header).to_bytes(8, "little") + header).ljust(begin, b"\0") + payload
+    padding = _payload_begin(len(header)) - _PREAMBLE - len(header)
+    content = len(header).to_bytes(8, "little") + header + bytes(padding) + payload
+    return _MAGIC + _checksum(content) + content
 
 
 def from_buffer(buffer: Any, vocabulary: Vocabulary, constraint_digest: str | None = None) -> TokenIndex:
     """The index in a writable buffer, which it keeps using. Raises IndexFileError as `load` does."""
     view = memoryview(buffer)
     header, begin = _read_header(view)
-    for what, expected in (("format", FORMAT_VERSION), ("vocabulary", vocabulary.digest), ("constraint", constraint_digest)):
+    for what, expected in (
+        ("format", FORMAT_VERSION),
+        ("vocabulary", vocabulary.digest),
+        ("constraint", constraint_digest),
+    ):
         if expected is not None and header.get(what) != expected:
             raise IndexFileError(f"the index is of another {what}: {header.get(what)!r}, not {expected!r}")
-    if hashlib.blake2b(view[begin:]).hexdigest() != header.get("checksum"):
-        raise IndexFileError("the index is damaged: its checksum is wrong")
     arrays = {
         entry["name"]: np.frombuffer(
             buffer, np.dtype(entry["dtype"]), int(np.prod(entry["shape"])), begin + entry["offset"]
@@ -108,23 +111,21 @@ def from_buffer(buffer: Any, vocabulary: Vocabulary, constraint_digest: str | No
 
 
 def _read_header(view: memoryview) -> tuple[dict[str, Any], int]:
-    """The header and where the payload begins."""
-    if len(view) < 16 or bytes(view[:8]) != _MAGIC:
+    """The header and where the payload begins, once the checksum is known to be right."""
+    if len(view) < _PREAMBLE or bytes(view[:8]) != _MAGIC:
         raise IndexFileError("this is not an index file")
-    length = int.from_bytes(view[8:16], "little")
-    if length > len(view) - 16:
-        raise IndexFileError("the index file is cut short")
-    try:
-        header = json.loads(bytes(view[16 : 16 + length]))
-    except ValueError as error:
-        raise IndexFileError("the index is damaged: its header is not JSON") from error
-    if not isinstance(header, dict):
-        raise IndexFileError("the index is damaged: its header is not an object")
-    return header, _payload_begin(length)
+    if bytes(view[8:40]) != _checksum(view[40:]):
+        raise IndexFileError("the index is damaged: its checksum is wrong")
+    length = int.from_bytes(view[40:_PREAMBLE], "little")
+    return json.loads(bytes(view[_PREAMBLE : _PREAMBLE + length])), _payload_begin(length)
+
+
+def _checksum(content: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(content, digest_size=32).digest()
 
 
 def _payload_begin(header_length: int) -> int:
-    return _aligned(16 + header_length)
+    return _aligned(_PREAMBLE + header_length)
 
 
 def _aligned(offset: int) -> int:

@@ -58,13 +58,8 @@ def test_every_damaged_byte_is_noticed(path):
     for position in range(0, len(data), max(1, len(data) // 400)):
         damaged = bytearray(data)
         damaged[position] ^= 0x41
-        try:
-            loaded = file.from_buffer(damaged, VOCABULARY, CONSTRAINT.digest)
-        except IndexFileError:
-            continue
-        # Only the unused bytes between header and arrays may differ without harm.
-        assert data[position] == 0
-        assert loaded.accepts("ab")
+        with pytest.raises(IndexFileError):
+            file.from_buffer(damaged, VOCABULARY, CONSTRAINT.digest)
 
 
 @pytest.mark.parametrize("length", [0, 5, 15, 40, 300, -1])
