@@ -122,12 +122,13 @@ class CharDfa:
 
     def max_length(self) -> int | None:
         """Characters of the longest string; None = unbounded. 0 for the empty language."""
-        out = [np.unique(row[row >= 0]).tolist() for row in self.delta]
-        waiting = np.zeros(self.num_states, dtype=np.int64)  # edges into a state that are not counted yet
+        out = [{target for target in row if target >= 0} for row in self.delta.tolist()]
+        waiting = [0] * self.num_states  # edges into a state that are not counted yet
         for targets in out:
-            waiting[targets] += 1
-        longest = np.zeros(self.num_states, dtype=np.int64)
-        worklist, done = [int(s) for s in np.flatnonzero(waiting == 0)], 0
+            for target in targets:
+                waiting[target] += 1
+        longest = [0] * self.num_states
+        worklist, done = [state for state, count in enumerate(waiting) if not count], 0
         while worklist:  # Kahn's topological order: what never gets ready lies on a cycle
             state = worklist.pop()
             done += 1
@@ -136,7 +137,7 @@ class CharDfa:
                 waiting[target] -= 1
                 if not waiting[target]:
                     worklist.append(target)
-        return int(longest.max()) if done == self.num_states else None
+        return max(longest) if done == self.num_states else None
 
     def step(self, state: int, character: str) -> int:
         """The state after one more character, -1 = dead."""
@@ -177,37 +178,38 @@ class CharDfa:
     def _words_of_length(self, completes: list[np.ndarray]) -> Iterator[str]:
         """Every string of len(completes) - 1 characters in code point order (depth first, no dead ends)."""
         length = len(completes) - 1
-        stack = [(0, iter(self._moves(0)))] if length else []
         if not length:
             yield ""
-        prefix: list[str] = []
+            return
+        arcs: dict[int, list[tuple[int, int, int]]] = {}  # state -> (lo, hi, target) in code point order
+        stack, prefix = [self._moves(0, completes[length - 1], arcs)], []
         while stack:
-            left = length - len(prefix) - 1
-            move = next(((c, t) for c, t in stack[-1][1] if completes[left][t]), None)
+            move = next(stack[-1], None)
             if move is None:
                 stack.pop()
-                if prefix:
-                    prefix.pop()
-            elif left == 0:
+                del prefix[-1:]
+            elif len(prefix) == length - 1:
                 yield "".join(prefix) + move[0]
             else:
                 prefix.append(move[0])
-                stack.append((move[1], iter(self._moves(move[1]))))
+                stack.append(self._moves(move[1], completes[length - len(prefix) - 1], arcs))
 
-    def _moves(self, state: int) -> Iterator[tuple[str, int]]:
-        """(character, target) in code point order."""
-        ranges = [(lo, hi, int(target)) for target, chars in self.out(state) for lo, hi in chars.ranges]
-        for lo, hi, target in sorted(ranges):
-            for point in range(lo, hi + 1):
-                yield chr(point), target
+    def _moves(self, state: int, useful: np.ndarray, arcs: dict) -> Iterator[tuple[str, int]]:
+        """(character, target) in code point order, for the useful targets only."""
+        if state not in arcs:
+            arcs[state] = sorted((lo, hi, target) for target, chars in self.out(state) for lo, hi in chars.ranges)
+        for lo, hi, target in arcs[state]:
+            if useful[target]:
+                for point in range(lo, hi + 1):
+                    yield chr(point), target
 
     def out(self, state: int) -> list[tuple[int, CharSet]]:
         """(target, characters that lead there) of a state."""
-        row = self.delta[state]
-        found = []
-        for target in np.unique(row[row >= 0]).tolist():
-            found.append((target, self.class_union(tuple(np.flatnonzero(row == target).tolist()))))
-        return found
+        by_target: dict[int, list[int]] = {}
+        for index, target in enumerate(self.delta[state].tolist()):
+            if target >= 0:
+                by_target.setdefault(target, []).append(index)
+        return [(target, self.class_union(tuple(members))) for target, members in sorted(by_target.items())]
 
     def edges(self) -> Iterator[tuple[int, CharSet, int]]:
         """(source, characters, target) of every pair of states that has an edge."""

@@ -1,8 +1,8 @@
 """The smallest deterministic automaton of a language: equal states merged, equal classes merged.
 
-States are equal when no string tells them apart. Partition refinement (Moore, 1956), one numpy pass per round;
-a long chain of states would need as many rounds as it has states, so the parts of the automaton that lie on no
-cycle are merged first, from the end backwards (Revuz, 1992).
+States are equal when no string tells them apart. Those whose language is finite are merged from the end backwards (Revuz,
+1992), in linear time; the others by Hopcroft's partition refinement (1971), which is n log n also where a long chain of
+states leads into a loop.
 """
 
 from __future__ import annotations
@@ -40,23 +40,66 @@ def merge_classes(dfa: CharDfa) -> CharDfa:
 
 def _equal_states(dfa: CharDfa, budget: Budget) -> np.ndarray:
     """int64[num_states]: the block of each state; two states share a block iff no string tells them apart."""
-    block, dag = _merge_acyclic(dfa)
-    rest = np.flatnonzero(~dag)
-    if not len(rest):
-        return _dense(block)
-    # Blocks of the acyclic states are final: no cyclic state equals an acyclic one, since its language is infinite.
-    offset = int(block.max()) + 1 if dag.any() else 0
-    block[rest] = offset + dfa.accepting[rest]
-    count = len(np.unique(block[rest]))
-    while True:
-        budget.check("minimisation", states=dfa.num_states)
-        signature = np.column_stack([block[rest], np.append(block, -1)[dfa.delta[rest]]])
-        _, refined = np.unique(signature, axis=0, return_inverse=True)
-        refined = refined.reshape(-1)
-        block[rest] = offset + refined
-        if int(refined.max()) + 1 == count:
-            return _dense(block)
-        count = int(refined.max()) + 1
+    block, finite = _merge_acyclic(dfa)
+    rest = np.flatnonzero(~finite)
+    if len(rest):
+        # No state of an infinite language equals one of a finite language, so the two kinds share no block.
+        block[rest] = _refine(dfa, block, rest, budget) + int(block.max(initial=-1)) + 1
+    return _dense(block)
+
+
+def _refine(dfa: CharDfa, block: np.ndarray, rest: np.ndarray, budget: Budget) -> np.ndarray:
+    """int64[len(rest)]: blocks of the states in `rest`, given the final blocks of all others (Hopcroft)."""
+    position = np.full(dfa.num_states + 1, -1, dtype=np.int64)
+    position[rest] = np.arange(len(rest))
+    known = np.append(block, -2)  # dead
+    targets = dfa.delta[rest]
+    inner = position[targets]  # int64[len(rest), classes]: target within rest, -1 = elsewhere
+    signature = np.column_stack([dfa.accepting[rest], np.where(inner >= 0, -3, known[targets])])
+    block_of = np.unique(signature, axis=0, return_inverse=True)[1].reshape(-1).tolist()
+    sources = _sources_by_class(inner)
+    blocks: list[set[int]] = [set() for _ in range(max(block_of) + 1)]
+    for state, index in enumerate(block_of):
+        blocks[index].add(state)
+    waiting = set(range(len(blocks)))
+    while waiting:
+        budget.check("minimisation", states=len(blocks))
+        splitter = list(blocks[waiting.pop()])
+        for incoming in sources:
+            found = [source for state in splitter for source in incoming.get(state, ())]
+            _split_blocks(found, block_of, blocks, waiting)
+    return np.array(block_of)
+
+
+def _sources_by_class(inner: np.ndarray) -> list[dict[int, list[int]]]:
+    """Per class: target -> the states that reach it over the class; equal columns once."""
+    sources = []
+    for column in np.unique(inner, axis=1).T:
+        incoming: dict[int, list[int]] = {}
+        for source, target in enumerate(column.tolist()):
+            if target >= 0:
+                incoming.setdefault(target, []).append(source)
+        sources.append(incoming)
+    return sources
+
+
+def _split_blocks(found: list[int], block_of: list[int], blocks: list[set[int]], waiting: set[int]) -> None:
+    """Splits every block of which only a part was found; the smaller part waits to split others in turn."""
+    touched: dict[int, list[int]] = {}
+    for state in found:
+        touched.setdefault(block_of[state], []).append(state)
+    for index, part in touched.items():
+        if len(part) == len(blocks[index]):
+            continue
+        fresh = set(part)
+        blocks[index] -= fresh
+        new = len(blocks)
+        if len(fresh) > len(blocks[index]) and index not in waiting:
+            blocks[index], fresh = fresh, blocks[index]
+        blocks.append(fresh)
+        for state in fresh:
+            block_of[state] = new
+        waiting.add(new)
 
 
 def _merge_acyclic(dfa: CharDfa) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from guided.errors import LimitExceeded
 from guided.limits import Budget, Limits
 
 LETTERS = "abc"
-TEXTS = ["".join(letters) for n in range(6) for letters in itertools.product(LETTERS, repeat=n)]
+TEXTS = ["".join(letters) for n in range(5) for letters in itertools.product(LETTERS, repeat=n)]
 NFAS = st.recursive(
     st.text(LETTERS, max_size=2).map(literal),
     lambda inner: st.one_of(
@@ -33,7 +33,7 @@ def is_trimmed(dfa):
     return dfa.trim() is dfa or dfa.is_empty()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(DFAS, DFAS)
 def test_operations_are_those_of_languages(a, b):
     everything = set(TEXTS)
@@ -44,7 +44,7 @@ def test_operations_are_those_of_languages(a, b):
     assert all(is_trimmed(d) for d in (a, a & b, a | b, a - b, ~a))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(DFAS, DFAS)
 def test_de_morgan_and_minimal_forms_are_unique(a, b):
     left, right = (~(a & b)).minimise(), ((~a) | (~b)).minimise()
@@ -53,7 +53,7 @@ def test_de_morgan_and_minimal_forms_are_unique(a, b):
     assert (left - right).is_empty() and (right - left).is_empty()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(DFAS)
 def test_minimise_keeps_the_language_and_merges_equal_states(a):
     small = a.minimise()
@@ -71,17 +71,17 @@ def _from(dfa, state):
     return CharDfa(dfa.classes, delta, dfa.accepting[order])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(DFAS)
 def test_words_are_the_language_shortest_first(a):
     finite = a.is_finite()
-    words = list(a.words(400))
-    short = [w for w in words if len(w) <= 5]
+    words = list(a.words(80))
+    short = [w for w in words if len(w) <= 4]
     assert words == sorted(set(words), key=lambda w: (len(w), w))
     assert a.shortest() == (words[0] if words else None)
-    if finite or len(words) < 400 or len(words[-1]) > 5:
+    if finite or len(words) < 80 or len(words[-1]) > 4:
         assert set(short) == language(a)
-    if finite and len(words) < 400:
+    if finite and len(words) < 80:
         assert max(map(len, words), default=0) == a.max_length()
 
 
