@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.char_nfa import determinise, literal, union
 from guided.json_schema.counted import CountedLanguage
@@ -16,6 +18,7 @@ class Languages:
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
+        self._excluded: dict[str, CharDfa] = {}
         self._tests: dict[tuple[str, str], CharDfa] = {}
         self._shapes: dict[StringShape, CharDfa] = {}
         self._counted: dict[StringShape, CountedLanguage] = {}
@@ -30,6 +33,15 @@ class Languages:
                 else pattern_dfa(text, dialect="ecma", search=True, budget=self.budget)
             )
             known = self._tests[(kind, text)] = dfa
+        return known
+
+    def excluded(self, kind: str, text: str) -> CharDfa:
+        """What `not` leaves out for a test: where readings of a pattern differ, everything that matches under one of them."""
+        if kind == "format" or not re.search(r"\\[dwsDWS]", text):
+            return self.test(kind, text)
+        known = self._excluded.get(text)
+        if known is None:
+            known = self._excluded[text] = pattern_dfa(text, dialect="ecma-wide", search=True, budget=self.budget)
         return known
 
     def words(self, words: frozenset[str]) -> CharDfa:
@@ -55,11 +67,11 @@ class Languages:
         """The strings of a shape without words, of any length."""
         language = None
         for kind, text, positive in sorted(shape.tests, key=lambda test: (not test[2], test)):
-            dfa = self.test(kind, text)
-            if language is None:
-                language = dfa if positive else dfa.complement()
+            if positive:
+                dfa = self.test(kind, text)
+                language = dfa if language is None else language.intersect(dfa, self.budget)
             else:
-                language = language.intersect(dfa, self.budget) if positive else language.difference(dfa, self.budget)
+                language = (language or CharDfa.everything()).difference(self.excluded(kind, text), self.budget)
         language = CharDfa.everything() if language is None else language
         return language.difference(self.words(shape.excluded), self.budget) if shape.excluded else language
 
@@ -78,7 +90,10 @@ class Languages:
 
     def passes(self, shape: StringShape, word: str) -> bool:
         """Do all patterns and formats of the shape hold, or not hold, as they should?"""
-        return all(self.test(kind, text).contains(word) == positive for kind, text, positive in shape.tests)
+        return all(
+            self.test(kind, text).contains(word) if positive else not self.excluded(kind, text).contains(word)
+            for kind, text, positive in shape.tests
+        )
 
     def has_member(self, shape: StringShape) -> bool:
         """Is there a string of this shape?"""

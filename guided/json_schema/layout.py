@@ -7,11 +7,11 @@ names. Goes from shapes to goals and automata over names; knows no bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from guided.automaton.char_dfa import CharDfa
-from guided.json_schema.formulas import Goal
+from guided.json_schema.formulas import Formula, Goal
 from guided.json_schema.objects import Names, ObjectShape
 
 if TYPE_CHECKING:
@@ -105,14 +105,11 @@ class ObjectLayout:
         budget, refuted = self.normal_form.budget, self.normal_form.refuted
         parts: list[tuple[CharDfa, tuple[bool, ...]]] = [(self.unknown_names, ())]
         for names in self.name_sets:
-            language = self.language(names)
+            inside, outside = self.language(names), self.language(names, negated=True)
             halves = [
                 half
                 for dfa, flags in parts
-                for half in (
-                    (dfa.intersect(language, budget), (*flags, True)),
-                    (dfa.difference(language, budget), (*flags, False)),
-                )
+                for half in ((dfa.intersect(inside, budget), (*flags, True)), (dfa.intersect(outside, budget), (*flags, False)))
             ]
             parts = [
                 (dfa, flags)
@@ -127,19 +124,32 @@ class ObjectLayout:
         """Every string that is not a known name."""
         return self.normal_form.languages.words(frozenset(self.known)).complement()
 
-    def language(self, names: Names) -> CharDfa:
-        """A set of names as an automaton."""
+    def language(self, names: Names, negated: bool = False) -> CharDfa:
+        """A set of names, or its complement, as an automaton; names that are a matter of reading are in neither."""
         normal_form, budget = self.normal_form, self.normal_form.budget
         languages = normal_form.languages
-        parts = [languages.words(names.listed)]
-        parts.extend(languages.test("pattern", pattern) for pattern in sorted(names.patterns))
+        if names.outside == negated:
+            test = languages.test
+        else:
+            test = languages.excluded
+        parts = [languages.words(names.listed)] if names.listed else []
+        parts.extend(test("pattern", pattern) for pattern in sorted(names.patterns))
         for formula in names.formulas:
-            parts.extend(languages.shape(shape) for shape in normal_form.expand(formula, "string"))
-        parts.extend(self.language(part) for part in names.within)
-        merged = parts[0]
-        for part in parts[1:]:
-            merged = merged.union(part, budget)
-        return merged.complement() if names.outside else merged
+            parts.extend(self._satisfying(formula, names.outside == negated))
+        for part in names.within:
+            parts.append(self.language(part) if names.outside == negated else self.language(part, negated=True).complement())
+        merged = reduce(lambda one, other: one.union(other, budget), parts) if parts else CharDfa.empty()
+        return merged if names.outside == negated else merged.complement()
+
+    def _satisfying(self, formula: Formula, positive: bool) -> list[CharDfa]:
+        """Automata whose union is the names that satisfy a formula; if not positive: that do not surely violate it."""
+        normal_form = self.normal_form
+        if positive:
+            return [normal_form.languages.shape(shape) for shape in normal_form.expand(formula, "string")]
+        violating = normal_form.expand(normal_form.formulas.negation(formula), "string")
+        languages = [normal_form.languages.shape(shape) for shape in violating]
+        merged = reduce(lambda one, other: one.union(other, normal_form.budget), languages) if languages else CharDfa.empty()
+        return [merged.complement()]
 
 
 def _listed(names: Names) -> set[str]:

@@ -369,7 +369,7 @@ def _merge_values(shapes: list[Shape]) -> list[Shape]:
     for shape in shapes:
         if isinstance(shape, StringShape) and shape.words is not None and not shape.tests:
             words |= shape.words
-        elif isinstance(shape, NumberShape) and shape.values is not None:
+        elif isinstance(shape, NumberShape) and shape.values is not None and not shape.plain:
             numbers |= shape.values
         elif isinstance(shape, Literals):
             literals |= shape.values

@@ -55,13 +55,13 @@ class NumberText:
             return self._any_number()
         values = shape.finite_values(MOST_LISTED)
         if values is not None:
-            return self._listed(values)
+            return self._listed(values, shape.plain)
         return _Spelling(self, shape).start()
 
-    def _listed(self, values: frozenset[Fraction]) -> int:
+    def _listed(self, values: frozenset[Fraction], plain: bool) -> int:
         start, end = self.network.state(), self.network.state(final=True)
         for value in sorted(values):
-            for text in sorted(spellings(value)):
+            for text in sorted({str(value)} if plain else spellings(value)):
                 self.network.literal(start, text.encode(), end)
         return start
 
@@ -234,7 +234,7 @@ class _Spelling:
         ends = prefix.after != 0 and self._value(prefix) in self.shape
         state = self.network.state(final=ends)
         self._add(state, self._digit_moves(prefix))
-        if prefix.after is None:
+        if prefix.after is None and not self.shape.plain:
             pointed = Prefix(prefix.negative, prefix.digits, prefix.before, 0)
             if self._can_complete(pointed):
                 self._add(state, [(_POINT, pointed)])
@@ -301,12 +301,15 @@ class _Spelling:
 
     def _powers(self, prefix: Prefix) -> tuple[int, ...]:
         """Exponents with which every mantissa of one leading digit gives a member, and so this one too."""
-        return self._decades[prefix.negative]
+        if self.shape.plain:
+            return ()
+        powers = self._decades[prefix.negative]
+        return powers if prefix.digits == 1 and prefix.after is None else tuple(power for power in powers if power != 308)
 
     @cached_property
     def _decades(self) -> dict[bool, tuple[int, ...]]:
         return {
-            negative: tuple(power for power in (*_LARGE, *_SMALL) if self._whole_decade(power, negative))
+            negative: tuple(power for power in (*_LARGE, 308, *_SMALL) if self._whole_decade(power, negative))
             for negative in (False, True)
         }
 
@@ -330,7 +333,7 @@ class _Spelling:
         """Equal for prefixes with the same completions."""
         relations = tuple(self._relation(prefix, point) for point in self.points)
         residues = tuple(self._residue(prefix, modulus) for modulus in self.moduli)
-        exponent = prefix.before == 1 and prefix.digits > 0
+        exponent = prefix.before == 1 and prefix.digits > 0 and (prefix.digits == 1 and prefix.after is None, True)
         single_zero = prefix.before == 1 and prefix.digits == 0
         before = prefix.before if prefix.after is None else 0
         return prefix.negative, before, prefix.after, single_zero, exponent, relations, residues

@@ -20,6 +20,7 @@ class NumberShape:
         step: every member is a multiple of it (1 for integers); None: no such condition.
         off_steps: no member is a multiple of any of these.
         excluded: numbers that are not in the set.
+        plain: written without a fraction or an exponent, as Draft 4 has integers.
     """
 
     values: frozenset[Fraction] | None = None
@@ -30,6 +31,7 @@ class NumberShape:
     step: Fraction | None = None
     off_steps: frozenset[Fraction] = frozenset()
     excluded: frozenset[Fraction] = frozenset()
+    plain: bool = False
 
     def meet(self, other: NumberShape) -> NumberShape | None:
         """The intersection; None where it is empty."""
@@ -65,7 +67,7 @@ class NumberShape:
         """A set of candidates stands alone; None where nothing is left."""
         if self.values is not None:
             values = frozenset(value for value in self.values if self._fits(value))
-            return NumberShape(values) if values else None
+            return NumberShape(values, plain=self.plain) if values else None
         return self if self._has_member() else None
 
     def __contains__(self, value: Fraction) -> bool:
@@ -120,6 +122,7 @@ class NumberShape:
 
 ANY_NUMBER = NumberShape()
 INTEGER = NumberShape(step=Fraction(1))
+PLAIN_INTEGER = NumberShape(step=Fraction(1), plain=True)
 
 
 def complement(shape: NumberShape) -> list[NumberShape]:

@@ -16,7 +16,7 @@ from guided.json_schema.formats import KNOWN
 from guided.json_schema.formulas import Formula, Formulas, exact
 from guided.json_schema.keywords import REFERENCES
 from guided.json_schema.literals import Literals
-from guided.json_schema.numbers import INTEGER, NumberShape, complement
+from guided.json_schema.numbers import INTEGER, PLAIN_INTEGER, NumberShape, complement
 from guided.json_schema.objects import ANY_OBJECT, EVERY_NAME, Atom, Names, ObjectShape, from_atom
 from guided.json_schema.references import Node
 from guided.json_schema.strings import StringShape
@@ -66,7 +66,7 @@ class Reader:
     def _all_parts(self, node: Node, kind: str) -> Iterator[Part]:
         schema = node.schema
         if kind == "number" and _only_integers(schema.get("type")):
-            yield _number_part(INTEGER)
+            yield _number_part(PLAIN_INTEGER if node.resource.dialect <= 4 else INTEGER)
         if "const" in schema:
             yield self._value_part([schema["const"]], kind)
         if "enum" in schema:

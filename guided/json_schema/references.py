@@ -198,6 +198,8 @@ class Document:
         """Registers a document: its resources and their anchors."""
         dialect = dialect_of(schema, LATEST)
         own = identifier(schema, dialect)
+        if self.by_the_letter:
+            _check_declaration(schema)
         if own is not None and not own.startswith("#"):
             uri = urljoin(uri, own.rstrip("#"))
         resource = Resource(urldefrag(uri)[0], schema, "", dialect)
@@ -307,6 +309,13 @@ class Document:
         if not isinstance(schema, (dict, bool)):
             raise InvalidConstraint(f"the reference {reference!r} leads to something that is no schema", pointer=place)
         return self.node(schema, pointer, resource, scope)
+
+
+def _check_declaration(schema: Any) -> None:
+    """By the letter, a metaschema that is not at hand may give keywords any meaning."""
+    declared = schema.get("$schema") if isinstance(schema, dict) else None
+    if isinstance(declared, str) and not re.match(r"https?://json-schema\.org/(draft[-/]|schema)", declared):
+        raise UnsupportedKeyword(f"the metaschema {declared!r} is not known", keyword="$schema", pointer="/$schema")
 
 
 def identifier(schema: Any, dialect: int) -> str | None:

@@ -129,6 +129,16 @@ class EcmaCategories(Categories):
         return self.exact(letter) & python_category(letter) if letter == "s" else ASCII_SETS[letter]
 
 
+class WideEcmaCategories(EcmaCategories):
+    """What matches under either reading: for a pattern that must not match."""
+
+    def inner(self, letter: str) -> CharSet:
+        return super().outer(letter)
+
+    def outer(self, letter: str) -> CharSet:
+        return super().inner(letter)
+
+
 def warm() -> None:
     """Computes what the first pattern with `\\W`, `\\b` or `(?i)` would otherwise wait for."""
     for letter in "dws":

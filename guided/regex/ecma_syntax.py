@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from guided.automaton.charset import CharSet
 from guided.regex import syntax
-from guided.regex.characters import ECMA_LINE_ENDS, Categories, EcmaCategories, unicode_property
+from guided.regex.characters import ECMA_LINE_ENDS, Categories, EcmaCategories, WideEcmaCategories, unicode_property
 from guided.regex.parser import SIMPLE_ESCAPES, Parser
 from guided.regex.syntax import Chars, Node
 
-_ECMA = EcmaCategories()
+_ECMA, _WIDE = EcmaCategories(), WideEcmaCategories()
 
 
 class EcmaParser(Parser):
@@ -123,3 +123,11 @@ class EcmaParser(Parser):
                 return 0x10000 + ((value - 0xD800) << 10) + (low - 0xDC00)
             self.at = begin
         return value
+
+
+class WideEcmaParser(EcmaParser):
+    """The same syntax; what matches under ECMA's reading of `\\d \\w \\s` or under Python's."""
+
+    @property
+    def categories(self) -> Categories:
+        return _WIDE

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from guided.errors import LimitExceeded
 from guided.limits import Budget
-from guided.regex.ecma_syntax import EcmaParser
+from guided.regex.ecma_syntax import EcmaParser, WideEcmaParser
 from guided.regex.python_syntax import PythonParser
 from guided.regex.syntax import Node
 
-DIALECTS = {"python": PythonParser, "ecma": EcmaParser}
+DIALECTS = {"python": PythonParser, "ecma": EcmaParser, "ecma-wide": WideEcmaParser}
 
 
 def parse(pattern: str, flags: int, dialect: str, budget: Budget) -> Node:
@@ -16,7 +16,7 @@ def parse(pattern: str, flags: int, dialect: str, budget: Budget) -> Node:
 
     Args:
         flags: `re` flags.
-        dialect: "python" | "ecma".
+        dialect: "python" | "ecma" | "ecma-wide" (what matches under either reading of `\\d \\w \\s`).
 
     Raises:
         InvalidConstraint: not a pattern of the dialect.
