@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from guided.automaton.network import BYTES, EPSILON
+from guided.automaton.network import BYTES, CALL_AGAIN, EPSILON, PLAIN, RESUME
 
 DONE, FULL, NEEDS_RULE = 0, 1, 2  # status of a kernel
 DEAD = -1
@@ -116,10 +116,26 @@ def _begin_closure(machine):
 
 
 @njit(cache=True)
+def _return(network, machine, ending, stack):
+    """Queues where the top of the stack goes on when a rule ends; False when there is no room."""
+    top = machine.stacks[stack, 0]
+    below = machine.stacks[stack, 1]
+    if ending == PLAIN:
+        return _queue(machine, top, below)
+    edge = network.states[top, FIRST_EDGE]
+    while edge >= 0:
+        if network.edges[edge, KIND] == RESUME and network.edges[edge, LABEL] == ending - 2:
+            if not _queue(machine, network.edges[edge, TARGET], below):
+                return False
+        edge = network.edges[edge, NEXT]
+    return True
+
+
+@njit(cache=True)
 def _follow(network, machine, state, stack):
     """Queues what `state` reaches without reading; (status, does it read a byte?)."""
-    returns = network.states[state, FINAL] and stack != 0
-    if returns and not _queue(machine, machine.stacks[stack, 0], machine.stacks[stack, 1]):
+    ending = network.states[state, FINAL]
+    if ending != 0 and stack != 0 and not _return(network, machine, ending, stack):
         return FULL, False
     reads = False
     edge = network.states[state, FIRST_EDGE]
@@ -130,15 +146,16 @@ def _follow(network, machine, state, stack):
         elif network.edges[edge, KIND] == EPSILON:
             if not _queue(machine, target, stack):
                 return FULL, False
-        else:
+        elif network.edges[edge, KIND] != RESUME:
             start = network.rule_start[network.edges[edge, LABEL]]
             if start < 0:
                 machine.counts[NEEDED_RULE] = network.edges[edge, LABEL]
                 return NEEDS_RULE, False
             inner = stack
-            if not (
-                network.states[target, FINAL] and network.states[target, FIRST_EDGE] < 0
-            ):  # else a tail call: nothing to return to
+            # A tail call has nothing to return to, and a return into a loop on top of the same return adds nothing.
+            tail = network.states[target, FINAL] == PLAIN and network.states[target, FIRST_EDGE] < 0
+            again = network.edges[edge, KIND] == CALL_AGAIN and stack != 0 and machine.stacks[stack, 0] == target
+            if not (tail or again):
                 inner = _intern_stack(machine, target, stack)
             if inner < 0 or not _queue(machine, start, inner):
                 return FULL, False

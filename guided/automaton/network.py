@@ -15,6 +15,7 @@ What front ends must keep:
   rules is put in order by `trim`; who builds late may only add edges that can be completed.
 - **No left recursion**: a chain of calls and empty edges must not lead from a rule to itself.
 - **Sealed**: edges are added to a state before the network runs through it: in the same `build` call at the latest.
+- **Exits answered**: a state that a call returns to has a `resume` edge for each exit that the called rule can end with.
 - Only bytes of valid UTF-8 are read; byte 0xFF stands for special tokens: the token named `<|x|>` is the byte
   string `special_token_bytes("<|x|>")`.
 """
@@ -26,7 +27,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-BYTES, EPSILON, CALL = 0, 1, 2  # kinds of edges
+BYTES, EPSILON, CALL, CALL_AGAIN, RESUME = range(5)  # kinds of edges
+CALLS = (CALL, CALL_AGAIN)
+PLAIN = 1  # how most final states end their rule; exit k is 2 + k
 
 ByteSet = int  # bit b set = byte b is in the set
 
@@ -54,15 +57,15 @@ class Network:
 
     Flat, growable arrays, appended to and never changed behind `sealed` states, so that they can be mirrored piece by piece:
         first_edge[state], next_edge[edge]   singly linked list of the edges of a state, -1 ends it
-        kind[edge], label[edge], target[edge]   label: id of a byte set (BYTES), of a rule (CALL), 0 (EPSILON)
-        final[state]                         the rule of this state may end here
+        kind[edge], label[edge], target[edge]   label: id of a byte set (BYTES), of a rule (CALL, CALL_AGAIN), exit (RESUME)
+        final[state]                         the rule of this state may end here: 0 no, PLAIN, or 2 + exit
         rule_start[rule]                     start state, -1 while the rule is not built
         byte_sets[id]                        the interned byte sets
     """
 
     def __init__(self) -> None:
         self.first_edge = array("i")
-        self.final = array("b")
+        self.final = array("i")
         self.next_edge = array("i")
         self.kind = array("b")
         self.label = array("i")
@@ -75,10 +78,10 @@ class Network:
 
     # --- states and edges -------------------------------------------------------------------------------------------
 
-    def state(self, final: bool = False) -> int:
-        """A new state."""
+    def state(self, final: bool = False, exit: int | None = None) -> int:
+        """A new state. With `exit` it is final, and the caller goes on over its `resume` edges for this exit only."""
         self.first_edge.append(-1)
-        self.final.append(final)
+        self.final.append(int(final) if exit is None else 2 + exit)
         return len(self.final) - 1
 
     def edge(self, source: int, symbols: ByteSet, target: int) -> None:
@@ -90,9 +93,18 @@ class Network:
         """From source to target, reading nothing."""
         self._edge(source, EPSILON, 0, target)
 
-    def call(self, source: int, rule: int, target: int) -> None:
-        """From source through the whole of `rule` to target. A target that is final and has no edges costs no stack."""
-        self._edge(source, CALL, rule, target)
+    def call(self, source: int, rule: int, target: int, absorbing: bool = False) -> None:
+        """From source through the whole of `rule` to target. A PLAIN final target without edges costs no stack.
+
+        Args:
+            absorbing: what may follow target in its rule may as well follow it twice (a loop, L L = L), so a return to
+                target right above another return to target is left out.
+        """
+        self._edge(source, CALL_AGAIN if absorbing else CALL, rule, target)
+
+    def resume(self, source: int, exit: int, target: int) -> None:
+        """Where a call that returns to source goes on, if the called rule ended with this exit."""
+        self._edge(source, RESUME, exit, target)
 
     def literal(self, source: int, data: bytes, target: int) -> None:
         """From source to target over exactly `data`."""
@@ -198,7 +210,7 @@ class Network:
         productive[worklist] = True
         while worklist:
             for source, kind, label, target in waiting.get(worklist.pop(), ()):
-                started = kind != CALL or productive[self.rule_start[label]]
+                started = kind not in CALLS or productive[self.rule_start[label]]
                 if not productive[source] and started and productive[target]:
                     productive[source] = True
                     worklist.append(source)
@@ -213,7 +225,7 @@ class Network:
             for kind, label, target in self.edges_of(state):
                 edge = (state, kind, label, target)
                 users.setdefault(target, []).append(edge)
-                if kind == CALL:
+                if kind in CALLS:
                     users.setdefault(self.rule_start[label], []).append(edge)
         return users
 
@@ -221,7 +233,7 @@ class Network:
         previous, edge = -1, self.first_edge[state]
         while edge >= 0:
             following = self.next_edge[edge]
-            called = self.kind[edge] != CALL or productive[self.rule_start[self.label[edge]]]
+            called = self.kind[edge] not in CALLS or productive[self.rule_start[self.label[edge]]]
             if productive[self.target[edge]] and called:
                 previous = edge
             elif previous < 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from guided.automaton.network import BYTES, CALL, EPSILON, Network
+from guided.automaton.network import BYTES, CALL_AGAIN, CALLS, EPSILON, PLAIN, RESUME, Network
 
 Stack = tuple[int, ...]  # return states, the innermost last
 Config = frozenset[tuple[int, Stack]]
@@ -47,12 +47,18 @@ class ReferenceMachine:
         return frozenset(reached)
 
     def _unread_moves(self, state: int, stack: Stack):
-        if self.network.final[state] and stack:
+        ending = self.network.final[state]
+        if ending == PLAIN and stack:
             yield stack[-1], stack[:-1]
+        elif ending and stack:
+            for kind, label, target in self.network.edges_of(stack[-1]):
+                if kind == RESUME and label == ending - 2:
+                    yield target, stack[:-1]
         for kind, label, target in self.network.edges_of(state):
             if kind == EPSILON:
                 yield target, stack
-            elif kind == CALL:
+            elif kind in CALLS:
                 start = self.network.build(label)
-                bare = self.network.final[target] and not self.network.edges_of(target)
-                yield start, stack if bare else (*stack, target)
+                bare = self.network.final[target] == PLAIN and not self.network.edges_of(target)
+                again = kind == CALL_AGAIN and stack[-1:] == (target,)
+                yield start, stack if bare or again else (*stack, target)
