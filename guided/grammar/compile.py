@@ -5,10 +5,14 @@ from __future__ import annotations
 from guided.automaton.network import Network
 from guided.errors import InvalidConstraint, Unsatisfiable
 from guided.grammar.analysis import callers, inline, nullable_rules, productive_rules
+from guided.grammar.follow import followers
 from guided.grammar.left_recursion import remove_left_recursion
-from guided.grammar.network_builder import NetworkBuilder
-from guided.grammar.rule_automaton import Symbols, build_nfa, determinise
+from guided.grammar.longest_match import watched_rules
+from guided.grammar.network_builder import write_network
+from guided.grammar.rule_automaton import RuleAutomaton, Symbols, build_nfa, determinise
 from guided.grammar.rules import RuleSet
+from guided.grammar.terminals import TerminalAutomata
+from guided.grammar.watches import TerminalVariants
 from guided.limits import Budget
 
 
@@ -27,12 +31,16 @@ def compile_rules(rule_set: RuleSet, budget: Budget) -> Network:
     start = symbols.rule_ids[rule_set.start]
     rules = {rule: determinise(nfas[rule], nullable, budget) for rule in inline(nfas, start, budget)}
     rules = remove_left_recursion(rules, budget)
-    network = NetworkBuilder(symbols, rule_set.ignore, budget).build(
-        rules, start, symbols.rule(rule_set.start) in nullable
-    )
-    if not network.trim():
+    ignore = [symbols.terminal(terminal) for terminal in rule_set.ignore]
+    terminals = TerminalVariants(symbols.terminals, TerminalAutomata(budget))
+    if rule_set.longest_match:
+        terminals.choose_relevant(followers(rules), ignore)
+    output = len(symbols.rule_names)  # one more rule: the start rule, or nothing at all if that may be empty
+    rules[output] = RuleAutomaton([[(~start, 1)], []], [~start in nullable, True])
+    root, variants = watched_rules(rules, output, ignore, terminals, budget)
+    if root is None:
         raise Unsatisfiable("the grammar matches no string")
-    return network
+    return write_network(root, variants, terminals, budget)
 
 
 def _refuse_unproductive(rule_set: RuleSet, symbols: Symbols, productive: set[int]) -> None:

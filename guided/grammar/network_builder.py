@@ -1,66 +1,119 @@
-"""Rule automata and terminals in, a network over bytes out; knows no grammar syntax.
-
-Ignored terminals are read after each terminal and once at the beginning, so each place where they may stand has exactly one
-state that reads them.
-"""
+"""Variants of rules and terminals in, a network over bytes out; knows no grammar syntax and no watches' meaning."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from guided.automaton.network import Network
-from guided.grammar.rule_automaton import RuleAutomaton, Symbols
-from guided.grammar.rules import Terminal
+from guided.grammar.longest_match import DemandKey, WatchedRule
 from guided.grammar.terminals import TerminalWriter
+from guided.grammar.watches import TerminalVariants
 from guided.limits import Budget
 
 
-class NetworkBuilder:
-    """Writes the automata of the rules that are still called into one network."""
+def write_network(
+    root: DemandKey, rules: Mapping[DemandKey, WatchedRule], terminals: TerminalVariants, budget: Budget
+) -> Network:
+    """The network of all variants, `root` being what the output matches.
 
-    def __init__(self, symbols: Symbols, ignore: tuple[Terminal, ...], budget: Budget) -> None:
-        self.network = Network()
-        self._symbols = symbols
-        self._budget = budget
-        self._terminals = TerminalWriter(self.network, budget)
-        self._ignore = ignore
-        self._rules: dict[int, int] = {}
-        self._end = self.network.state(final=True)  # no edges: a call to here costs no stack
+    Raises:
+        LimitExceeded: too many states.
+    """
+    network = Network()
+    end = network.state(final=True)  # no edges: a call to here costs no stack
+    numbers = {key: network.rule() for key in rules}
+    writer = TerminalWriter(network, terminals)
+    for key, rule in rules.items():
+        _RuleWriter(network, writer, numbers, end, key, rule).write()
+        budget.check("the network of the grammar", states=len(network.final))
+    network.root = numbers[root]
+    return network
 
-    def build(self, rules: dict[int, RuleAutomaton], start: int, nullable: bool) -> Network:
-        """The network of the rules by number; the root matches the start rule, and the empty string if `nullable`."""
-        network = self.network
-        for rule in rules:
-            self._rules[rule] = network.rule()
-        root = network.rule()
-        begin = network.state(final=nullable)
-        network.define(root, self._ignoring(begin))
-        network.call(begin, self._rules[start], self._end)
-        network.root = root
-        for rule, automaton in rules.items():
-            self._write_rule(rule, automaton)
-            self._budget.check("the network of the grammar", states=len(network.final))
-        return network
 
-    def _write_rule(self, rule: int, automaton: RuleAutomaton) -> None:
-        network = self.network
-        states = [
-            self._end if final and not arcs else network.state(final=final)
-            for arcs, final in zip(automaton.arcs, automaton.final, strict=True)
-        ]
-        after_terminal: dict[int, int] = {}
-        ends = [state for state, final in enumerate(automaton.final) if final]
-        for source, arcs in enumerate(automaton.arcs):
-            for symbol, target in arcs:
-                if symbol >= 0:
-                    if target not in after_terminal:
-                        after_terminal[target] = self._ignoring(states[target])
-                    self._terminals.write(self._symbols.terminals[symbol], states[source], after_terminal[target])
-                elif ~symbol == rule and ends == [target]:
-                    # The called rule ends in its one final state, too, and what may follow there may follow twice.
-                    network.call(states[source], self._rules[rule], self._end)
+class _RuleWriter:
+    """Writes one variant of a rule."""
+
+    def __init__(
+        self,
+        network: Network,
+        writer: TerminalWriter,
+        numbers: Mapping[DemandKey, int],
+        end: int,
+        key: DemandKey,
+        rule: WatchedRule,
+    ) -> None:
+        self._network = network
+        self._writer = writer
+        self._numbers = numbers
+        self._end = end
+        self._key = key
+        self._rule = rule
+        self._plain = len(key[2]) == 1  # one exit needs no name
+        self._states = [self._state(number) for number in range(len(rule.arcs))]
+        self._ends = {number: exit for number, exit in enumerate(rule.exit) if exit is not None}
+        self._reachable_ends: dict[int, frozenset[int]] = {}
+
+    def write(self) -> None:
+        network = self._network
+        for number, source in enumerate(self._states):
+            for target in self._rule.empty[number]:
+                network.epsilon(source, self._states[target])
+            for symbol, exits in self._rule.arcs[number]:
+                if len(symbol) == 2:
+                    self._writer.write(*symbol, source, {exit: self._states[target] for exit, target in exits.items()})
                 else:
-                    network.call(states[source], self._rules[~symbol], states[target])
-        network.define(self._rules[rule], states[0])
+                    self._call(source, symbol, exits)
+        network.define(self._numbers[self._key], self._states[0])
 
-    def _ignoring(self, target: int) -> int:
-        """A state from which ignored terminals are read, any number, before target."""
-        return self._terminals.write_ignored(self._ignore, target) if self._ignore else target
+    def _state(self, number: int) -> int:
+        exit = self._rule.exit[number]
+        if exit is None:
+            return self._network.state()
+        if not self._plain:
+            return self._network.state(exit=exit)
+        return self._end if self._only_ends(number) and number else self._network.state(final=True)
+
+    def _only_ends(self, number: int) -> bool:
+        return not self._rule.arcs[number] and not self._rule.empty[number]
+
+    def _call(self, source: int, callee: DemandKey, exits: dict[int, int]) -> None:
+        number = self._numbers[callee]
+        if self._is_tail(callee, exits):
+            self._network.call(source, number, self._end)
+        else:
+            landing = self._writer.landing({exit: self._states[target] for exit, target in exits.items()})
+            self._network.call(source, number, landing, absorbing=self._is_absorbing(exits))
+
+    def _is_tail(self, callee: DemandKey, exits: dict[int, int]) -> bool:
+        """Would the caller end right where, and as, the called rule ends?"""
+        if any(self._rule.exit[target] != exit for exit, target in exits.items()):
+            return False
+        if len(exits) == 1 and not self._plain:
+            return False  # the called rule does not name its exit, this one does
+        return all(self._only_ends(target) for target in exits.values()) or self._ends_only_at(exits, callee)
+
+    def _ends_only_at(self, exits: dict[int, int], callee: DemandKey) -> bool:
+        """A call to itself that returns to where it ends itself: what may follow there, the called rule may read as well."""
+        return callee == self._key and {target: exit for exit, target in exits.items()} == self._ends
+
+    def _is_absorbing(self, exits: dict[int, int]) -> bool:
+        """Is a return to these states idempotent? It is if, from them, the rule ends only in them, each with its exit."""
+        if any(self._rule.exit[target] != exit for exit, target in exits.items()):
+            return False
+        targets = frozenset(exits.values())
+        return all(self._ends_from(target) <= targets for target in targets)
+
+    def _ends_from(self, number: int) -> frozenset[int]:
+        """The final states that a state can reach within the rule."""
+        known = self._reachable_ends.get(number)
+        if known is None:
+            reached, worklist = {number}, [number]
+            while worklist:
+                state = worklist.pop()
+                followers = self._rule.empty[state] + [t for _, exits in self._rule.arcs[state] for t in exits.values()]
+                for target in followers:
+                    if target not in reached:
+                        reached.add(target)
+                        worklist.append(target)
+            known = self._reachable_ends[number] = frozenset(reached & self._ends.keys())
+        return known

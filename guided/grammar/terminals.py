@@ -6,13 +6,15 @@ Short terminals are written where they are used, each other one becomes a rule o
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from guided.automaton.charset import CharSet
+from guided.automaton.charset import CharSet, partition
 from guided.automaton.encoding import Utf8Encoder
 from guided.automaton.network import Network, special_token_bytes
 from guided.grammar.rules import CharacterClass, Literal, Pattern, SpecialToken, Terminal
-from guided.grammar.terminal_automaton import TerminalAutomaton, build_terminal
+from guided.grammar.terminal_automaton import DEAD, DONE, TerminalAutomaton, build_terminal
 from guided.grammar.terminal_program import parse_program
+from guided.grammar.watches import NO_WATCH, TerminalVariant, TerminalVariants
 from guided.limits import Budget
 
 _INLINED_ARCS = 8  # a terminal with at most this many arcs is copied to each use
@@ -21,69 +23,111 @@ _INLINED_ARCS = 8  # a terminal with at most this many arcs is copied to each us
 class TerminalWriter:
     """Adds terminals to a network."""
 
-    def __init__(self, network: Network, budget: Budget) -> None:
+    def __init__(self, network: Network, terminals: TerminalVariants) -> None:
         self._network = network
-        self._budget = budget
+        self._terminals = terminals
         self._encoder = Utf8Encoder(network)
-        self._automata: dict[Terminal, TerminalAutomaton] = {}
-        self._rules: dict[Terminal, int] = {}
+        self._rules: dict[tuple[int, int, frozenset[int]], int] = {}
+        self._landings: dict[tuple[tuple[int, int], ...], int] = {}
 
-    def write(self, terminal: Terminal, source: int, target: int) -> None:
-        """From source to target over the terminal."""
-        match terminal:
-            case SpecialToken(name):
-                self._network.literal(source, special_token_bytes(name), target)
-            case Literal(text, ignore_case=False):
-                self._encoder.text(source, text, target)
-            case CharacterClass(ranges):
-                self._encoder.char(source, CharSet.from_ranges(ranges), target)
-            case _:
-                self._write_automaton(terminal, source, target)
+    def write(self, number: int, watch: int, source: int, exits: Mapping[int, int]) -> None:
+        """From source over the terminal, entered with a watch, to the state for the watch that it leaves."""
+        terminal = self._terminals.terminals[number]
+        if not self._terminals.needs_variant(number, watch):
+            match terminal:
+                case SpecialToken(name):
+                    return self._network.literal(source, special_token_bytes(name), exits[NO_WATCH])
+                case Literal(text, ignore_case=False):
+                    return self._encoder.text(source, text, exits[NO_WATCH])
+                case CharacterClass(ranges):
+                    return self._encoder.char(source, CharSet.from_ranges(ranges), exits[NO_WATCH])
+        variant = self._terminals.variant(number, watch)
+        if variant.num_arcs <= _INLINED_ARCS:
+            return self._embed(variant, source, exits)
+        key = (number, watch, frozenset(exits))
+        if key not in self._rules:
+            self._rules[key] = self._rule(variant, sorted(exits))
+        return self._network.call(source, self._rules[key], self.landing(exits))
 
-    def _write_automaton(self, terminal: Literal | Pattern, source: int, target: int) -> None:
-        automaton = self.automaton(terminal)
-        if automaton.num_arcs <= _INLINED_ARCS:
-            self._embed(automaton, source, target)
-            return
-        if terminal not in self._rules:
-            self._rules[terminal] = self._network.rule()
-            start, end = self._network.state(), self._network.state(final=True)
-            self._embed(automaton, start, end)
-            self._network.define(self._rules[terminal], start)
-        self._network.call(source, self._rules[terminal], target)
+    def landing(self, exits: Mapping[int, int]) -> int:
+        """The state to return to from a rule with these exits."""
+        if len(exits) == 1:
+            return next(iter(exits.values()))
+        key = tuple(sorted(exits.items()))
+        if key not in self._landings:
+            self._landings[key] = self._network.state()
+            for exit, target in key:
+                self._network.resume(self._landings[key], exit, target)
+        return self._landings[key]
 
-    def _embed(self, automaton: TerminalAutomaton, source: int, target: int) -> None:
-        """Copies an automaton between two states; its start state is a state of its own."""
-        states = [self._network.state() for _ in automaton.rows]
+    def _rule(self, variant: TerminalVariant, exits: list[int]) -> int:
+        rule, start = self._network.rule(), self._network.state()
+        if len(exits) == 1:
+            ends = {exits[0]: self._network.state(final=True)}
+        else:
+            ends = {exit: self._network.state(exit=exit) for exit in exits}
+        self._embed(variant, start, ends)
+        self._network.define(rule, start)
+        return rule
+
+    def _embed(self, variant: TerminalVariant, source: int, exits: Mapping[int, int]) -> None:
+        """Copies an automaton between source and the states of the exits, without what leads to other exits only."""
+        alive = variant.reaching(exits)
+        states = [self._network.state() if lives else DEAD for lives in alive]
         self._network.epsilon(source, states[0])
         for state, mapped in enumerate(states):
-            for characters, following in automaton.arcs(state):
-                self._encoder.char(mapped, characters, states[following])
-            if automaton.accepting[state]:
-                self._network.epsilon(mapped, target)
+            if mapped == DEAD:
+                continue
+            for characters, following in variant.arcs(state):
+                if alive[following]:
+                    self._encoder.char(mapped, characters, states[following])
+            exit = variant.exit[state]
+            if exit in exits:
+                self._network.epsilon(mapped, exits[exit])
 
-    def automaton(self, terminal: Literal | Pattern) -> TerminalAutomaton:
-        """The automaton of a terminal, over characters."""
-        known = self._automata.get(terminal)
+
+class TerminalAutomata:
+    """The automaton of each terminal, built once."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._known: dict[Terminal, TerminalAutomaton] = {}
+
+    def __call__(self, terminal: Terminal) -> TerminalAutomaton:
+        """The automaton of a terminal, over characters.
+
+        Raises:
+            InvalidConstraint, UnsupportedKeyword, LimitExceeded: see `terminal_program`, `terminal_automaton`.
+        """
+        known = self._known.get(terminal)
         if known is None:
-            pattern, name = _pattern(terminal)
-            known = self._automata[terminal] = build_terminal(
-                parse_program(pattern, name, self._budget), name, self._budget
-            )
+            known = self._known[terminal] = self._build(terminal)
         return known
 
-    def write_ignored(self, ignored: tuple[Terminal, ...], target: int) -> int:
-        """A state that leads to target over any number of ignored terminals."""
-        source = self._network.state()
-        self._network.epsilon(source, target)
-        for terminal in ignored:
-            self.write(terminal, source, source)
-        return source
+    def _build(self, terminal: Terminal) -> TerminalAutomaton:
+        match terminal:
+            case Literal(text, ignore_case=False):
+                return _chain([CharSet.of(character) for character in text])
+            case Literal(text, ignore_case=True):
+                return self._from_pattern(f"(?i:{re.escape(text)})", repr(text))
+            case CharacterClass(ranges):
+                return _chain([CharSet.from_ranges(ranges)])
+            case Pattern(regex, name):
+                return self._from_pattern(regex, name)
+        raise AssertionError("a special token is not made of characters")
+
+    def _from_pattern(self, regex: str, name: str) -> TerminalAutomaton:
+        return build_terminal(parse_program(regex, name, self._budget), name, self._budget)
 
 
-def _pattern(terminal: Literal | Pattern) -> tuple[str, str]:
-    """(regular expression, name for messages)."""
-    if isinstance(terminal, Pattern):
-        return terminal.regex, terminal.name
-    escaped = re.escape(terminal.text)
-    return (f"(?i:{escaped})" if terminal.ignore_case else escaped), repr(terminal.text)
+def _chain(sets: list[CharSet]) -> TerminalAutomaton:
+    """One character of each set, in order."""
+    distinct = list(dict.fromkeys(sets))
+    classes, members = partition(distinct)
+    rows = [
+        tuple(state + 1 if inside else DEAD for inside in members[distinct.index(characters)])
+        for state, characters in enumerate(sets)
+    ]
+    rows.append((DEAD,) * len(classes))
+    accepting = tuple(state == len(sets) for state in range(len(rows)))
+    return TerminalAutomaton(tuple(classes), tuple(rows), accepting, (DONE,) * len(rows), ((DONE,) * len(classes),))

@@ -1,0 +1,199 @@
+"""Terminal automata and watches in, what a terminal does to a watch out: its variants; knows no rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from guided.automaton.charset import CharSet, partition
+from guided.grammar.rules import Pattern, SpecialToken, Terminal
+from guided.grammar.terminal_automaton import DEAD, DONE, TerminalAutomaton, union_of
+
+NO_WATCH = 0
+Watch = frozenset[tuple[int, int]]  # (terminal that left it behind, state of that terminal's watch)
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalVariant:
+    """A terminal entered with a watch.
+
+    Attributes:
+        classes: disjoint sets of characters.
+        rows: state -> class -> next state, -1 = dead; state 0 starts.
+        exit: per state, the watch that is left where the terminal ends here, or None.
+    """
+
+    classes: tuple[CharSet, ...]
+    rows: tuple[tuple[int, ...], ...]
+    exit: tuple[int | None, ...]
+
+    def arcs(self, state: int) -> list[tuple[CharSet, int]]:
+        """(characters, next state) of a state."""
+        by_target: dict[int, list[CharSet]] = {}
+        for index, target in enumerate(self.rows[state]):
+            if target != DEAD:
+                by_target.setdefault(target, []).append(self.classes[index])
+        return [(union_of(sets), target) for target, sets in by_target.items()]
+
+    def reaching(self, exits: Collection[int]) -> list[bool]:
+        """Per state: can the terminal end with one of these exits?"""
+        sources: list[list[int]] = [[] for _ in self.rows]
+        for state, row in enumerate(self.rows):
+            for target in set(row) - {DEAD}:
+                sources[target].append(state)
+        alive = [exit in exits for exit in self.exit]
+        worklist = [state for state, lives in enumerate(alive) if lives]
+        while worklist:
+            for source in sources[worklist.pop()]:
+                if not alive[source]:
+                    alive[source] = True
+                    worklist.append(source)
+        return alive
+
+    @property
+    def num_arcs(self) -> int:
+        return sum(len(set(row) - {DEAD}) for row in self.rows)
+
+
+class TerminalVariants:
+    """Terminals by number, with every watch that they meet."""
+
+    def __init__(self, terminals: list[Terminal], automaton: Callable[[Terminal], TerminalAutomaton]) -> None:
+        self.terminals = terminals
+        self._automaton = automaton
+        self._relevant: set[int] = set()
+        self._ids: dict[Watch, int] = {frozenset(): NO_WATCH}
+        self._watches: list[Watch] = [frozenset()]
+        self._variants: dict[tuple[int, int], TerminalVariant] = {}
+        self._exits: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._openings: dict[int, CharSet] = {}
+
+    def choose_relevant(self, next_to: dict[int, int], ignore: list[int]) -> None:
+        """Keeps the watches of those terminals only which something that may follow can disturb.
+
+        Args:
+            next_to: terminal -> mask of the terminals that may follow it, ignored ones left out.
+            ignore: the ignored terminals; any of them may follow any terminal.
+        """
+        ignored = sum(1 << terminal for terminal in ignore)
+        anything = sum(1 << terminal for terminal in next_to)
+        for terminal in dict.fromkeys([*next_to, *ignore]):
+            if not isinstance(self.terminals[terminal], Pattern):
+                continue
+            following = (anything if terminal in ignore else next_to.get(terminal, 0)) | ignored
+            automaton = self._automaton(self.terminals[terminal])
+            if terminal in ignore and _closed_under_repetition(automaton):
+                following &= ~(1 << terminal)  # two in a row are one longer one
+            busy = _busy(automaton)
+            if busy and any(self._opening(other) & busy for other in _members(following)):
+                self._relevant.add(terminal)
+
+    def exits(self, terminal: int, watch: int) -> tuple[int, ...]:
+        """The watches that may be left after the terminal, entered with a watch; none if it cannot be entered."""
+        known = self._exits.get((terminal, watch))
+        if known is None:
+            found = self.variant(terminal, watch).exit if self.needs_variant(terminal, watch) else (NO_WATCH,)
+            known = self._exits[terminal, watch] = tuple(dict.fromkeys(exit for exit in found if exit is not None))
+        return known
+
+    def variant(self, terminal: int, watch: int) -> TerminalVariant:
+        """The automaton of the terminal and the watch together."""
+        known = self._variants.get((terminal, watch))
+        if known is None:
+            known = self._variants[terminal, watch] = self._product(terminal, self._watches[watch])
+        return known
+
+    def needs_variant(self, terminal: int, watch: int) -> bool:
+        """Does the watch on entry, or one that is left, have to be followed through the terminal?"""
+        special = isinstance(self.terminals[terminal], SpecialToken)  # no text, so no watch sees it
+        return not special and (watch != NO_WATCH or terminal in self._relevant)
+
+    def _opening(self, terminal: int) -> CharSet:
+        """The characters that a terminal can begin with."""
+        known = self._openings.get(terminal)
+        if known is None:
+            text = not isinstance(self.terminals[terminal], SpecialToken)
+            arcs = self._automaton(self.terminals[terminal]).arcs(0) if text else ()
+            known = self._openings[terminal] = union_of(characters for characters, _ in arcs)
+        return known
+
+    def _product(self, terminal: int, watch: Watch) -> TerminalVariant:
+        automaton = self._automaton(self.terminals[terminal])
+        watchers = {other: self._automaton(self.terminals[other]) for other, _ in watch}
+        classes, column = _joint_classes([automaton.classes, *(watcher.classes for watcher in watchers.values())])
+        columns = dict(zip(watchers, column[1:], strict=True))
+        order: list[tuple[int, Watch]] = [(0, watch)]
+        ids = {order[0]: 0}
+        rows = []
+        for state, left in order:  # grows while it is walked
+            row = []
+            for index in range(len(classes)):
+                following = automaton.rows[state][column[0][index]]
+                kept = _stepped(left, watchers, columns, index) if following != DEAD else None
+                if kept is None:
+                    row.append(DEAD)
+                    continue
+                if (following, kept) not in ids:
+                    ids[following, kept] = len(order)
+                    order.append((following, kept))
+                row.append(ids[following, kept])
+            rows.append(tuple(row))
+        exit = tuple(self._left(terminal, automaton, state, left) for state, left in order)
+        return TerminalVariant(classes, tuple(rows), exit)
+
+    def _left(self, terminal: int, automaton: TerminalAutomaton, state: int, left: Watch) -> int | None:
+        if not automaton.accepting[state]:
+            return None
+        if terminal in self._relevant and automaton.watch[state] != DONE:
+            left |= {(terminal, automaton.watch[state])}
+        if left not in self._ids:
+            self._ids[left] = len(self._watches)
+            self._watches.append(left)
+        return self._ids[left]
+
+
+def _stepped(
+    watch: Watch, watchers: dict[int, TerminalAutomaton], columns: dict[int, list[int]], index: int
+) -> Watch | None:
+    """The watch after a character of a joint class; None if it fails."""
+    kept = set()
+    for terminal, state in watch:
+        following = watchers[terminal].watch_rows[state][columns[terminal][index]]
+        if following == DEAD:
+            return None
+        if following != DONE:
+            kept.add((terminal, following))
+    return frozenset(kept)
+
+
+def _joint_classes(all_classes: list[tuple[CharSet, ...]]) -> tuple[tuple[CharSet, ...], list[list[int]]]:
+    """(classes that refine all given ones, per given one: joint class -> its class)."""
+    if len(all_classes) == 1:
+        return all_classes[0], [list(range(len(all_classes[0])))]
+    blocks, members = partition([characters for classes in all_classes for characters in classes])
+    columns, done = [], 0
+    for classes in all_classes:
+        columns.append(members[done : done + len(classes)].argmax(axis=0).tolist())
+        done += len(classes)
+    return tuple(blocks), columns
+
+
+def _busy(automaton: TerminalAutomaton) -> CharSet:
+    """The characters that keep a watch busy, or let it fail, right behind the terminal."""
+    watches = set(automaton.watch)
+    return union_of(
+        members
+        for index, members in enumerate(automaton.classes)
+        if any(automaton.watch_rows[watch][index] != DONE for watch in watches)
+    )
+
+
+def _closed_under_repetition(automaton: TerminalAutomaton) -> bool:
+    """Is one match after another always one longer match? (Wherever it may end, it goes on as at its start.)"""
+    return all(
+        row == automaton.rows[0] for row, accepts in zip(automaton.rows, automaton.accepting, strict=True) if accepts
+    )
+
+
+def _members(mask: int) -> list[int]:
+    return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
