@@ -124,9 +124,9 @@ def _return(network, machine, ending, stack):
         return _queue(machine, top, below)
     edge = network.states[top, FIRST_EDGE]
     while edge >= 0:
-        if network.edges[edge, KIND] == RESUME and network.edges[edge, LABEL] == ending - 2:
-            if not _queue(machine, network.edges[edge, TARGET], below):
-                return False
+        answers = network.edges[edge, KIND] == RESUME and network.edges[edge, LABEL] == ending - 2
+        if answers and not _queue(machine, network.edges[edge, TARGET], below):
+            return False
         edge = network.edges[edge, NEXT]
     return True
 

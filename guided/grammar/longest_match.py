@@ -144,7 +144,7 @@ class _Demands:
 
     def collect(self, start: int) -> tuple[DemandKey | None, dict[DemandKey, WatchedRule]]:
         key = (~start, NO_WATCH)
-        exits = self._product.variants[key].exits
+        exits = {exit for exit in self._product.variants[key].exits if not self._product.terminals.is_open(exit)}
         if not exits:
             return None, {}
         self._queue.append((start, NO_WATCH, frozenset(exits)))

@@ -39,6 +39,7 @@ class TerminalAutomaton:
         accepting: per state.
         watch: per state, the watch to start where the terminal ends here; 0 = none.
         watch_rows: watch -> class -> next watch, 0 = nothing left to watch, -1 = the terminal would have ended elsewhere.
+        watch_open: per watch, it fails at the end of the text, since it waits for something that must follow.
     """
 
     classes: tuple[CharSet, ...]
@@ -46,6 +47,7 @@ class TerminalAutomaton:
     accepting: tuple[bool, ...]
     watch: tuple[int, ...]
     watch_rows: tuple[tuple[int, ...], ...]
+    watch_open: tuple[bool, ...]
 
     def arcs(self, state: int) -> Iterator[tuple[CharSet, int]]:
         """(characters, next state) of a state."""
@@ -70,7 +72,7 @@ def build_terminal(program: Program, name: str, budget: Budget) -> TerminalAutom
     """The automaton of a terminal.
 
     Raises:
-        UnsupportedKeyword: a lookaround that depends on the text before the terminal, or demands what follows it.
+        UnsupportedKeyword: lookbehind that depends on the text before the terminal, several lookaheads at one end.
         LimitExceeded: too many states.
     """
     return _Builder(program, name, budget).build()
@@ -115,9 +117,9 @@ class _Builder:
         watches = _Watches(self)
         accepting = [any(self.accepts(thread) for thread in config[0]) for config in order]
         watch = [watches.of(*config) if accepts else DONE for config, accepts in zip(order, accepting, strict=True)]
-        watch_rows, harmless = watches.rows()
+        watch_rows, watch_open, harmless = watches.rows()
         watch = [harmless[state] for state in watch]
-        return _minimal(self._classes, rows, accepting, watch, watch_rows)
+        return _minimal(self._classes, rows, accepting, watch, watch_rows, watch_open)
 
     def check(self, states: int) -> None:
         self._budget.check(f"terminal {self._name}", states=states)
@@ -187,14 +189,20 @@ class _Builder:
                     found[thread] = None
         return tuple(found)
 
+    def contradicted(self, thread: Thread) -> Thread:
+        """For a thread that accepts depending on a lookahead: that it turns out the other way."""
+        _, obligations = thread
+        if len(obligations) > 1:
+            raise self.unsupported("several lookaheads at the end of one alternative")
+        ((look, state, must),) = obligations
+        return DEAD, frozenset(((look, state, not must),))
+
     def _after_conditional(self, obligations: frozenset[Obligation], waiting: list[Thread]) -> list[Thread]:
         """The threads below one that accepts if a lookahead does not match: they matter only if it does."""
         if not waiting:
             return []
-        if len(obligations) > 1 or any(must for _, _, must in obligations):
-            raise self.unsupported("several lookaheads at the end of one alternative")
-        ((look, state, _),) = obligations
-        return [(node, kept | {(look, state, True)}) for node, kept in waiting]
+        _, contrary = self.contradicted((DEAD, obligations))
+        return [(node, kept | contrary) for node, kept in waiting]
 
     def _looked(
         self, look: int, obligations: frozenset[Obligation], behind: tuple, read: int
@@ -234,8 +242,6 @@ class _Watches:
         _, obligations = threads[accepting[-1]]
         if len(accepting) > 1:
             raise self._builder.unsupported("several lookaheads at its end")
-        if any(must for _, _, must in obligations):
-            raise self._builder.unsupported("lookahead at its end that demands what follows")
         alone = {(DEAD, frozenset((obligation,))) for obligation in obligations}
         return self._id(frozenset(threads[: accepting[0]]) | alone, behind, read)
 
@@ -246,15 +252,17 @@ class _Watches:
             self._order.append(state)
         return self._ids[state]
 
-    def rows(self) -> tuple[list[list[int]], list[int]]:
-        """(watch -> class -> next watch, watch -> the same or DONE where it can never fail)."""
+    def rows(self) -> tuple[list[list[int]], list[bool], list[int]]:
+        """(watch -> class -> next watch, watch -> open at the end?, watch -> the same or DONE where it can never fail)."""
         rows: list[list[int]] = []
         for state in self._order:  # grows while it is walked
             rows.append([self._step(*state, index) for index in range(self._builder.num_classes)])
             self._builder.check(len(self._order))
-        failing = _alive(rows, [DEAD in row for row in rows])
+        is_open = [any(node == DEAD and any(o[2] for o in kept) for node, kept in state[0]) for state in self._order]
+        failing = _alive(rows, [DEAD in row or waits for row, waits in zip(rows, is_open, strict=True)])
         harmless = [watch if failing[watch] else DONE for watch in range(len(rows))]
-        return [[DEAD if target == DEAD else harmless[target] for target in row] for row in rows], harmless
+        rows = [[DEAD if target == DEAD else harmless[target] for target in row] for row in rows]
+        return rows, is_open, harmless
 
     def _step(self, threads: frozenset[Thread], behind: tuple, read: int, index: int) -> int:
         builder = self._builder
@@ -269,10 +277,11 @@ class _Watches:
                 continue
             for thread in builder.closed(list(builder.moved([(node, obligations)], index)), seen, read):
                 if builder.accepts(thread):
-                    if thread[1]:
-                        raise builder.unsupported("lookahead at its end that depends on where the terminal ends")
-                    return DEAD
-                following.add(thread)
+                    if not thread[1]:
+                        return DEAD
+                    following.add(builder.contradicted(thread))
+                else:
+                    following.add(thread)
         return self._id(frozenset(following), seen, read)
 
 
@@ -342,11 +351,10 @@ def _minimal(
     accepting: list[bool],
     watch: list[int],
     watch_rows: list[list[int]],
+    watch_open: list[bool],
 ) -> TerminalAutomaton:
     """Dead states cut off, equal states merged (Moore, 1956), equal classes merged, unused watches dropped."""
-    watch_block = _refined(
-        [[*row, DEAD] for row in watch_rows], [watch_id == DONE for watch_id in range(len(watch_rows))]
-    )
+    watch_block = _refined(watch_rows, [(number == DONE, waits) for number, waits in enumerate(watch_open)])
     watch = [watch_block[w] for w in watch]
     alive = _alive(rows, accepting)
     rows = [[t if t != DEAD and alive[t] else DEAD for t in row] for row in rows]
@@ -360,6 +368,7 @@ def _minimal(
         tuple(accepting[state] for state in states),
         tuple(numbers[watch[state]] for state in states),
         watch_quotient,
+        tuple(watch_open[state] for state in watch_states),
     )
 
 
@@ -414,7 +423,7 @@ def _quotient(rows: list[list[int]], block: list[int], roots: list[int]) -> tupl
     return merged, [member[number] for number in order]
 
 
-def _merge_classes(classes, rows, accepting, watch, watch_rows) -> TerminalAutomaton:
+def _merge_classes(classes, rows, accepting, watch, watch_rows, watch_open) -> TerminalAutomaton:
     columns: dict[tuple, list[int]] = {}
     for index in range(len(classes)):
         column = tuple(row[index] for row in rows), tuple(row[index] for row in watch_rows)
@@ -427,4 +436,5 @@ def _merge_classes(classes, rows, accepting, watch, watch_rows) -> TerminalAutom
         accepting,
         watch,
         tuple(tuple(row[index] for index in first) for row in watch_rows),
+        watch_open,
     )

@@ -130,4 +130,6 @@ def _chain(sets: list[CharSet]) -> TerminalAutomaton:
     ]
     rows.append((DEAD,) * len(classes))
     accepting = tuple(state == len(sets) for state in range(len(rows)))
-    return TerminalAutomaton(tuple(classes), tuple(rows), accepting, (DONE,) * len(rows), ((DONE,) * len(classes),))
+    return TerminalAutomaton(
+        tuple(classes), tuple(rows), accepting, (DONE,) * len(rows), ((DONE,) * len(classes),), (False,)
+    )

@@ -85,14 +85,22 @@ class TerminalVariants:
             if terminal in ignore and _closed_under_repetition(automaton):
                 following &= ~(1 << terminal)  # two in a row are one longer one
             busy = _busy(automaton)
-            if busy and any(self._opening(other) & busy for other in _members(following)):
+            waits = any(automaton.watch_open[watch] for watch in automaton.watch)
+            if waits or any(self._opening(other) & busy for other in _members(following)):
                 self._relevant.add(terminal)
+
+    def is_open(self, watch: int) -> bool:
+        """Does the watch fail at the end of the text?"""
+        return any(self._automaton(self.terminals[t]).watch_open[state] for t, state in self._watches[watch])
 
     def exits(self, terminal: int, watch: int) -> tuple[int, ...]:
         """The watches that may be left after the terminal, entered with a watch; none if it cannot be entered."""
         known = self._exits.get((terminal, watch))
         if known is None:
-            found = self.variant(terminal, watch).exit if self.needs_variant(terminal, watch) else (NO_WATCH,)
+            if self.needs_variant(terminal, watch):
+                found = self.variant(terminal, watch).exit
+            else:
+                found = () if self.is_open(watch) else (NO_WATCH,)
             known = self._exits[terminal, watch] = tuple(dict.fromkeys(exit for exit in found if exit is not None))
         return known
 
