@@ -5,6 +5,8 @@ text --lark_grammar | gbnf--> RuleSet --rule_automaton, left_recursion--> automa
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from guided.automaton.network import Network
 from guided.errors import InvalidConstraint
 from guided.grammar.compile import compile_rules
@@ -14,6 +16,8 @@ from guided.grammar.syntax import detect_syntax
 from guided.limits import Budget
 
 __all__ = ["build_network"]
+
+_SHARE = 0.2  # of a compilation's time is for its grammar; the rest is for its states
 
 
 def build_network(text: str, options: dict[str, str], budget: Budget) -> Network:
@@ -28,6 +32,7 @@ def build_network(text: str, options: dict[str, str], budget: Budget) -> Network
         Unsatisfiable: the grammar matches no string.
         LimitExceeded: nested too deeply, too many states, or out of time.
     """
+    budget = Budget(replace(budget.limits, seconds=budget.limits.seconds * _SHARE))
     syntax = options.get("syntax") or detect_syntax(text)
     match syntax:
         case "lark":

@@ -9,6 +9,8 @@ from guided.grammar.rule_automaton import RuleNfa
 from guided.limits import Budget
 
 _INLINED_SYMBOLS = 8  # a rule up to this size is put in at each of its uses
+_MOVED_SYMBOLS = 400  # a rule up to this size is put in where it is used once
+_LARGE_CYCLE = 64  # in larger components several cycle breakers are chosen at a time
 
 
 def callers(nfas: list[RuleNfa]) -> list[list[int]]:
@@ -83,7 +85,8 @@ def inline(nfas: list[RuleNfa], start: int, budget: Budget) -> list[int]:
         if rule in kept:
             continue
         _expand(nfas, rule, kept, budget)
-        if uses[rule] != 1 and sum(map(len, nfas[rule].arcs)) > _INLINED_SYMBOLS:
+        size = sum(map(len, nfas[rule].arcs))
+        if size > (_MOVED_SYMBOLS if uses[rule] == 1 else _INLINED_SYMBOLS):
             kept.add(rule)
     for rule in sorted(kept):
         _expand(nfas, rule, kept, budget)
@@ -121,6 +124,8 @@ def _cycle_breakers(successors: list[list[int]]) -> set[int]:
                 for following in graph[member]:
                     if following in uses:
                         uses[following] += 1
-            breakers.add(inside[max(uses, key=lambda member: (member in graph[member], uses[member], -member))])
+            most = max(uses, key=lambda member: (member in graph[member], uses[member], -member))
+            chosen = [member for member in component if uses[member] > 1] if len(component) > _LARGE_CYCLE else []
+            breakers.update(inside[member] for member in [most, *chosen])
             waiting.append([inside[member] for member in component])
     return breakers

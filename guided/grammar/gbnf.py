@@ -24,9 +24,11 @@ from guided.grammar.rules import (
     choice,
     sequence,
 )
+from guided.grammar.source import check_length, place_of, too_deep
 from guided.limits import Budget
 
 START = "root"
+_LONGEST = 400_000  # characters of a grammar
 _LAST = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
 
@@ -74,6 +76,7 @@ def read_gbnf(text: str, budget: Budget) -> RuleSet:
         UnsupportedKeyword: lookahead, negated tokens, tokens by number.
         LimitExceeded: nested too deeply, or out of time.
     """
+    check_length(text, _LONGEST)
     return _Reader(text, budget).read()
 
 
@@ -96,7 +99,7 @@ class _Reader:
                 raise self._invalid("expected a rule (`name ::= ...`)", name.offset)
             if name.text in rules:
                 raise self._invalid(f"rule {name.text!r} is defined more than once", name.offset)
-            places[name.text] = Place(*self._place(name.offset))
+            places[name.text] = Place(*place_of(self._text, name.offset))
             rules[name.text], position = self._body(position + 2)
             self._budget.check("reading the grammar")
         for used, offset in self._used.items():
@@ -127,7 +130,8 @@ class _Reader:
             elif token.text == "(":
                 groups.append(_Group())
                 opened.append(token.offset)
-                self._budget.check("the grammar text", depth=len(groups))
+                if len(opened) > self._budget.limits.nesting:
+                    raise too_deep(self._text, token.offset, self._budget)
             elif token.text == "|":
                 groups[-1].alternatives.append([])
             elif token.text == ")":
@@ -256,11 +260,8 @@ class _Reader:
     def _is_kind(self, position: int, kind: str) -> bool:
         return position < len(self._tokens) and self._tokens[position].kind == kind
 
-    def _place(self, offset: int) -> tuple[int, int]:
-        return self._text.count("\n", 0, offset) + 1, offset - self._text.rfind("\n", 0, offset) - 1
-
     def _at(self, offset: int) -> dict:
-        line, column = self._place(offset)
+        line, column = place_of(self._text, offset)
         return {"line": line, "column": column, "source": self._text}
 
     def _invalid(self, message: str, offset: int) -> InvalidConstraint:

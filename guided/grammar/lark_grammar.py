@@ -20,10 +20,11 @@ from guided.grammar.lark_definition import Definition, Rename
 from guided.grammar.lark_resolver import Resolver
 from guided.grammar.lark_tree import symbols
 from guided.grammar.rules import RuleSet
-from guided.grammar.source import Source
+from guided.grammar.source import Source, check_length
 from guided.limits import Budget
 
 BUNDLED = ("common", "lark", "python", "unicode")  # the grammars inside the lark package; nothing else is ever read
+_LONGEST = 200_000  # characters of a grammar; Lark's parser reads about 200,000 in a second and cannot be stopped
 
 
 def read_lark(text: str, budget: Budget) -> RuleSet:
@@ -34,6 +35,7 @@ def read_lark(text: str, budget: Budget) -> RuleSet:
         UnsupportedKeyword: %declare, or an import from anything but the grammars that come with Lark.
         LimitExceeded: nested too deeply, or out of time.
     """
+    check_length(text, _LONGEST)
     source = Source(text, budget)
     loader = _Loader(source)
     loader.load(_parse(source), None)

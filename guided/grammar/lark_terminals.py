@@ -14,10 +14,12 @@ from lark.exceptions import GrammarError
 from lark.lexer import Pattern as LarkPattern
 from lark.lexer import PatternRE, PatternStr
 
-from guided.errors import InvalidConstraint
+from guided.errors import InvalidConstraint, LimitExceeded
 from guided.grammar.lark_definition import Definition, Rename
 from guided.grammar.lark_tree import fold, symbols
 from guided.grammar.rules import Literal, Pattern, Terminal
+
+_PATTERN_LENGTH = 100_000  # terminals that use each other twice double in length with each step
 
 
 def terminal_of(pattern: LarkPattern, name: str = "") -> Terminal:
@@ -101,6 +103,12 @@ class TerminalPatterns:
 
     def _build(self, name: str) -> LarkPattern:
         pattern = self._joined(self._definitions[name].trees())
+        if len(pattern.value) > _PATTERN_LENGTH:
+            raise LimitExceeded(
+                f"the grammar is too complex: the regular expression of terminal {name!r} has "
+                f"{len(pattern.value):,} characters, the limit is {_PATTERN_LENGTH:,}",
+                limit="states",
+            )
         if pattern.value == "":
             token = self._definitions[name].token
             raise (

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from guided.errors import LimitExceeded
 from guided.grammar.rules import Choice, Expression, Reference, Repeat, Sequence, Terminal
 from guided.limits import Budget
 
 Arc = tuple[int, int]  # (symbol, target)
 _SUBSETS_PER_STATE = 8  # beyond this the subset construction is given up and the automaton stays non-deterministic
+_NFA_STATES = 20_000  # of one rule, counted repetitions written out
 _REFINED_STATES = 600  # larger automata are only merged from the end backwards
 
 
@@ -101,13 +103,21 @@ def build_nfa(expression: Expression, symbols: Symbols, budget: Budget) -> RuleN
             case Choice(options):
                 worklist.extend((option, source, target) for option in options)
             case Repeat(inner, low, high):
-                budget.check("repetitions of the grammar", states=len(nfa.arcs) + max(low, high or 0))
+                _check_size(len(nfa.arcs) + max(low, high or 0))
                 worklist.extend(_repetition(nfa, inner, low, high, source, target))
             case Reference(name):
                 nfa.arcs[source].append((symbols.rule(name), target))
             case _:
                 nfa.arcs[source].append((symbols.terminal(item), target))
     return nfa
+
+
+def _check_size(states: int) -> None:
+    if states > _NFA_STATES:
+        raise LimitExceeded(
+            f"the grammar is too complex: a rule needs {states:,} states for its repetitions, the limit is {_NFA_STATES:,}",
+            limit="states",
+        )
 
 
 def _repetition(nfa: RuleNfa, inner: Expression, low: int, high: int | None, source: int, target: int):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from guided.errors import InvalidConstraint
+from guided.errors import InvalidConstraint, LimitExceeded
 from guided.limits import Budget
 
 # Literals and comments come first, so that nothing inside them is taken for a bracket or a token.
@@ -18,6 +18,28 @@ _LARK = re.compile(
       | (?P<open> [(\[{] ) | (?P<close> [)\]}] )""",
     re.VERBOSE,
 )
+
+
+def place_of(text: str, offset: int) -> tuple[int, int]:
+    """(line from 1, column from 0) of an offset."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset) - 1
+
+
+def too_deep(text: str, offset: int, budget: Budget) -> LimitExceeded:
+    """The refusal of the parenthesis that is one too many."""
+    line, column = place_of(text, offset)
+    limit = budget.limits.nesting
+    return LimitExceeded(
+        f"the grammar is nested more than {limit:,} deep", limit="nesting", line=line, column=column, source=text
+    )
+
+
+def check_length(text: str, most: int) -> None:
+    """Refuses a text that would take too long to read."""
+    if len(text) > most:
+        raise LimitExceeded(
+            f"the grammar is too long: {len(text):,} characters, the limit is {most:,}", limit="constraint_bytes"
+        )
 
 
 class Source:
@@ -42,7 +64,8 @@ class Source:
                 done = match.end()
             elif match["open"]:
                 depth += 1
-                budget.check("the grammar text", depth=depth)
+                if depth > budget.limits.nesting:
+                    raise too_deep(text, match.start(), budget)
             elif match["close"]:
                 depth -= 1
         return "".join(pieces) + text[done:]
@@ -62,7 +85,8 @@ class Source:
 
     def place(self, offset: int) -> tuple[int, int]:
         """(line, column) of an offset, both from 1, as Lark counts."""
-        return self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
+        line, column = place_of(self.text, offset)
+        return line, column + 1
 
     def at(self, line: int, column: int) -> dict:
         """The arguments of a `ConstraintError` that show a place; line and column from 1, or -1 at the end of the text."""

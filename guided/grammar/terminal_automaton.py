@@ -16,12 +16,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from guided.automaton.charset import CharSet, partition
-from guided.errors import UnsupportedKeyword
+from guided.errors import LimitExceeded, UnsupportedKeyword
 from guided.grammar.terminal_program import Accept, Char, Look, LookPattern, Loop, Program, Split
 from guided.limits import Budget
 
 DEAD = -1
 DONE = 0  # the watch that watches nothing
+_STATES = 5_000  # of one terminal; a deterministic automaton can be exponentially larger than its pattern
 
 Obligation = tuple[int, int, bool]  # (lookahead, state of its automaton, it must match)
 Thread = tuple[
@@ -122,7 +123,11 @@ class _Builder:
         return _minimal(self._classes, rows, accepting, watch, watch_rows, watch_open)
 
     def check(self, states: int) -> None:
-        self._budget.check(f"terminal {self._name}", states=states)
+        self._budget.check(f"terminal {self._name}")
+        if states > _STATES:
+            raise LimitExceeded(
+                f"the grammar is too complex: terminal {self._name} has more than {_STATES:,} states", limit="states"
+            )
 
     @property
     def num_classes(self) -> int:

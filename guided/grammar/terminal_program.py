@@ -10,13 +10,14 @@ import re
 from dataclasses import dataclass
 
 from guided.automaton.charset import ANY, CharSet
-from guided.errors import InvalidConstraint, UnsupportedKeyword
+from guided.errors import InvalidConstraint, LimitExceeded, UnsupportedKeyword
 from guided.limits import Budget
 from guided.regex.characters import ASCII_SETS, ignoring_case, python_category
 
 _parser, _constants = re._parser, re._constants
 _NEWLINE = CharSet.of("\n")
 _NESTING = 150  # groups inside groups; Python's parser is recursive
+_NODES = 20_000  # of one pattern, counted repetitions written out
 _BACKREFERENCES = (_constants.GROUPREF, _constants.GROUPREF_EXISTS, _constants.GROUPREF_IGNORE)
 
 
@@ -122,9 +123,15 @@ class _Writer:
 
     def _add(self, node: Node) -> int:
         self._nodes.append(node)
-        if not len(self._nodes) & 1023:
-            self._budget.check(f"terminal {self._name}", states=len(self._nodes))
+        self._check_size(len(self._nodes))
         return len(self._nodes) - 1
+
+    def _check_size(self, nodes: int) -> None:
+        if nodes > _NODES:
+            raise LimitExceeded(
+                f"the grammar is too complex: terminal {self._name} needs {nodes:,} steps, the limit is {_NODES:,}",
+                limit="states",
+            )
 
     def _sequence(self, tree: _parser.SubPattern, flags: int, following: int) -> int:
         for operator, argument in reversed(list(tree)):
@@ -158,7 +165,7 @@ class _Writer:
             end = self._add(loop)
             loop.branches = choices(self._sequence(inner, flags, end))
         else:
-            self._budget.check(f"terminal {self._name}", states=len(self._nodes) + high)
+            self._check_size(len(self._nodes) + high)
             for _ in range(high - low):
                 end = self._add(Split(choices(self._sequence(inner, flags, end))))
         for _ in range(low):
