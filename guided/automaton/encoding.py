@@ -299,11 +299,11 @@ class _Part:
     def __init__(self, network: Network, encoder: Encoder) -> None:
         self.network = network
         self.encoder = encoder
-        self.edges: list[tuple[int, int, int, int]] = []  # source, kind, label, target
+        self.edges: list[int] = []  # source, kind, label, target of one edge after the other
         self._labels: dict[CharSet, tuple[int, int]] = {}  # set -> (id of its single bytes or -1, rule or -1)
 
     def edge(self, source: int, kind: int, label: int, target: int) -> None:
-        self.edges.append((source, kind, label, target))
+        self.edges += (source, kind, label, target)
 
     def char(self, source: int, characters: CharSet, target: int) -> None:
         labels = self._labels.get(characters)
@@ -311,9 +311,9 @@ class _Part:
             single, rule = self.encoder.plan(characters)
             labels = self._labels[characters] = (self.network.byte_set_id(single) if single else -1, rule)
         if labels[0] >= 0:
-            self.edges.append((source, BYTES, labels[0], target))
+            self.edges += (source, BYTES, labels[0], target)
         if labels[1] >= 0:
-            self.edges.append((source, CALL, labels[1], target))
+            self.edges += (source, CALL, labels[1], target)
 
     def add(self, accepting: list[bool], target: int | None) -> int:
         """Moves all of it into the network; accepting states are final, or lead on to `target`. Returns the first state."""

@@ -5,6 +5,8 @@ pattern --parse--> syntax tree --compile--> CharNfa --embed--> Network
 
 from __future__ import annotations
 
+import re
+
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.char_nfa import CharNfa, determinise
 from guided.automaton.encoding import Utf8Encoder, embed_nfa
@@ -16,6 +18,8 @@ from guided.regex.compile import compile_tree
 from guided.regex.parse import parse
 from guided.regex.parser import FLAGS
 from guided.regex.syntax import settle_ends, unanchored
+
+_MAY_ASSERT = re.compile(r"[$^(\\]")  # without one of these there is no assertion to settle
 
 __all__ = ["build_network", "pattern_dfa", "pattern_nfa", "warm"]
 
@@ -38,8 +42,11 @@ def pattern_nfa(
     bits = _flag_bits(flags) if isinstance(flags, str) else int(flags)
     tree = parse(pattern, bits, dialect, budget)
     try:
-        whole = unanchored(tree) if search else tree
-        return compile_tree(settle_ends(whole, at_start=True, at_end=True), budget)
+        if search:
+            tree = unanchored(tree)
+        if _MAY_ASSERT.search(pattern):
+            tree = settle_ends(tree, at_start=True, at_end=True)
+        return compile_tree(tree, budget)
     except RecursionError as error:
         raise LimitExceeded("the pattern is nested too deeply", limit="nesting", source=pattern, column=0) from error
 

@@ -7,6 +7,7 @@ into `source`, so branches may share it, and never one out of a given `target`: 
 from __future__ import annotations
 
 from guided.automaton.char_nfa import CharNfa
+from guided.automaton.charset import CharSet
 from guided.limits import Budget
 from guided.regex.lookaround import AssertingNfa, resolve
 from guided.regex.syntax import Alternation, Chars, Look, Node, Repeat, Sequence, max_width
@@ -87,23 +88,27 @@ class _Builder:
         end = self._state() if target is None else target
         self.has_dead_ends |= not items
         branches = [item.items if isinstance(item, Sequence) else (item,) for item in items]
-        self._branches(branches, 0, source, end)
+        self._branches(branches, source, end)
         return end
 
-    def _branches(self, branches: list[tuple[Node, ...]], depth: int, source: int, end: int) -> None:
-        """Builds the branches from item `depth` on; an explicit stack, since literals may be long."""
-        worklist = [(branches, depth, source)]
-        while worklist:
-            branches, depth, source = worklist.pop()
-            groups: dict[object, list[tuple[Node, ...]]] = {}
-            for index, branch in enumerate(branches):
-                shared = depth < len(branch) and isinstance(branch[depth], Chars)
-                groups.setdefault(branch[depth].characters if shared else index, []).append(branch)
-            for group in groups.values():
-                if len(group) == 1:
-                    self._sequence(group[0][depth:], source, end)
-                else:
-                    worklist.append((group, depth + 1, self.build(group[0][depth], source)))
+    def _branches(self, branches: list[tuple[Node, ...]], source: int, end: int) -> None:
+        """A prefix tree of the leading sets of characters; what follows them is built for each branch."""
+        nfa = self.nfa
+        children: dict[tuple[int, CharSet], int] = {}
+        for branch in branches:
+            state, depth = source, 0
+            for item in branch:
+                if type(item) is not Chars:
+                    break
+                key = (state, item.characters)
+                following = children.get(key)
+                if following is None:
+                    following = children[key] = nfa.state()
+                    self.has_dead_ends |= not item.characters
+                    nfa.arc(state, item.characters, following)
+                state = following
+                depth += 1
+            self._sequence(branch[depth:], state, end)
 
     def _repeat(self, node: Repeat, source: int) -> int:
         for _ in range(node.lo - (node.hi is None)):

@@ -80,6 +80,12 @@ class _Product:
         self._split_characters()
         self._after: dict[tuple, tuple | None] = {}
         self._work = 0
+        self._unions: dict[tuple[int, ...], CharSet] = {}
+        self.out = CharNfa()
+        self.nothing: Behind = (_NONE,) * len(nfa.bodies)
+        self.ids: dict[tuple, int] = {}  # product state -> state of `out`
+        self.free_ids = [-1] * nfa.num_states  # the same for states with nothing pending and no lookbehind kept up
+        self.order: list[tuple] = []  # (state of `out`, *product state) in order of discovery
 
     def _split_characters(self) -> None:
         """Classes of characters that some edge tells apart, as far as the main automaton reads them at all."""
@@ -104,33 +110,54 @@ class _Product:
 
     def explore(self) -> CharNfa:
         """Every state that is reached from the start, with empty edges where the automaton has empty edges or tests."""
-        self.out = CharNfa()
-        start = self._key(self.nfa.start, _NONE, self._behind_after(None, None))
-        self.ids, self.order = {start: self.out.start}, [start]
-        for key in self.order:  # grows while it is walked
+        nfa, out = self.nfa, self.out
+        start = self._key(nfa.start, _NONE, self._behind_after(None, None))
+        self.ids[start] = out.start
+        self.order.append((out.start, *start))
+        for source, state, pending, behind in self.order:  # grows while it is walked
             self._tick()
-            state, pending, behind = key
-            source = self.ids[key]
-            if state in self.nfa.accepting and _holds_at_end(pending, self.reach.ends):
-                self.out.accepting.add(source)
-            for target in self.nfa.empty[state]:
-                self.out.epsilon(source, self._id(self._key(target, pending, behind)))
-            for body, negative, target in self.nfa.tests.get(state, ()):
-                for crossed in self._cross(body, negative, pending, behind):
-                    self.out.epsilon(source, self._id(self._key(target, crossed, behind)))
-            free = not pending and not any(behind)
-            for characters, target in self.nfa.arcs[state]:
-                if free and not self.reach.near[target]:
-                    self.out.arc(source, characters, self._id((target, _NONE, behind)))
-                else:
-                    self._read(source, pending, behind, characters, target)
-        return self.out
+            if state in nfa.accepting and _holds_at_end(pending, self.reach.ends):
+                out.accepting.add(source)
+            if not pending and not any(behind):
+                self._copy(source, state)
+                continue
+            for target in nfa.empty[state]:
+                out.epsilon(source, self._id(self._key(target, pending, behind)))
+            self._cross_tests(source, state, pending, behind)
+            for characters, target in nfa.arcs[state]:
+                self._read(source, pending, behind, characters, target)
+        return out
+
+    def _copy(self, source: int, state: int) -> None:
+        """The edges of a state with nothing pending and no lookbehind near, as they are where they lead to more of the same."""
+        for target in self.nfa.empty[state]:
+            self.out.empty[source].append(self._free_id(target))
+        self._cross_tests(source, state, _NONE, self.nothing)
+        for characters, target in self.nfa.arcs[state]:
+            if self.reach.near[target]:
+                self._read(source, _NONE, self.nothing, characters, target)
+            else:
+                self.out.arcs[source].append((characters, self._free_id(target)))
+
+    def _cross_tests(self, source: int, state: int, pending: Pending, behind: Behind) -> None:
+        for body, negative, target in self.nfa.tests.get(state, ()):
+            for crossed in self._cross(body, negative, pending, behind):
+                self.out.epsilon(source, self._id(self._key(target, crossed, behind)))
+
+    def _free_id(self, state: int) -> int:
+        known = self.free_ids[state]
+        if known < 0:
+            known = self.free_ids[state] = self.out.state()
+            self.order.append((known, state, _NONE, self.nothing))
+        return known
 
     def _id(self, key: tuple) -> int:
+        if not key[1] and not any(key[2]):
+            return self._free_id(key[0])
         known = self.ids.get(key)
         if known is None:
             known = self.ids[key] = self.out.state()
-            self.order.append(key)
+            self.order.append((known, *key))
         return known
 
     def _tick(self) -> None:
@@ -146,8 +173,14 @@ class _Product:
             if after is not None:
                 by_key.setdefault(self._key(target, *after), []).append(index)
         for key, indexes in by_key.items():
-            read = CharSet.from_ranges(r for index in indexes for r in self.classes[index].ranges)
-            self.out.arc(source, read, self._id(key))
+            self.out.arc(source, self._union(tuple(indexes)), self._id(key))
+
+    def _union(self, indexes: tuple[int, ...]) -> CharSet:
+        known = self._unions.get(indexes)
+        if known is None:
+            ranges = (r for index in indexes for r in self.classes[index].ranges)
+            known = self._unions[indexes] = CharSet.from_ranges(ranges)
+        return known
 
     def _key(self, state: int, pending: Pending, behind: Behind) -> tuple:
         """The product state; lookbehinds that nothing here can test in time are dropped from it."""
