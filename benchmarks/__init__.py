@@ -1,0 +1,1 @@
+"""Speed beside the field's other engines: commands that print medians, ratios, and a last line of JSON."""
