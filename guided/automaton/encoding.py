@@ -166,10 +166,11 @@ def _rule(network: Network, build) -> int:
 
 def add_utf8(network: Network, source: int, characters: CharSet, target: int) -> None:
     """From source to target over the UTF-8 bytes of one character of the set."""
+    shared: dict[tuple[int, Ranges], int] = {}  # continuation bytes are alike behind any lead byte
     for members, digits in _UTF8:
         part = characters & members
         if part:
-            _DigitTree(network, digits, target).grow(source, part.ranges)
+            _DigitTree(network, digits, target, shared).grow(source, part.ranges)
 
 
 def _add_hex_escapes(network: Network, backslash: int, characters: CharSet, target: int) -> None:
@@ -190,13 +191,15 @@ def _add_hex_escapes(network: Network, backslash: int, characters: CharSet, targ
 
 
 class _DigitTree:
-    """Adds the digit strings of a set of numbers to a network; equal remainders at one position share their state."""
+    """Adds the digit strings of a set of numbers to a network; equal remainders of equal length share their state."""
 
-    def __init__(self, network: Network, digits: Digits, target: int) -> None:
+    def __init__(
+        self, network: Network, digits: Digits, target: int, states: dict[tuple[int, Ranges], int] | None = None
+    ) -> None:
         self.network = network
         self.digits = digits
         self.target = target
-        self._states: dict[tuple[int, Ranges], int] = {}
+        self._states = {} if states is None else states  # (digits still to come, their ranges) -> state
 
     def grow(self, source: int, ranges: Ranges, position: int = 0) -> None:
         """From source to target over the digits from `position` on of each number in the ranges."""
@@ -211,9 +214,10 @@ class _DigitTree:
         """The state that reads the remaining digits after `position`."""
         if position == len(self.digits) - 1:
             return self.target
-        state = self._states.get((position, rest))
+        remaining = (len(self.digits) - 1 - position, rest)
+        state = self._states.get(remaining)
         if state is None:
-            state = self._states[position, rest] = self.network.state()
+            state = self._states[remaining] = self.network.state()
             self.between(state, rest, position + 1)
         return state
 
