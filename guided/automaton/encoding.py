@@ -95,12 +95,13 @@ class JsonStringEncoder(_RuleEncoder):
 
     Raw UTF-8 for what needs no escape, the short escapes of RFC 8259, and `\\uXXXX` in either hex case: for every
     character with `unicode_escapes`, else only for control characters that have no short escape. Characters beyond
-    U+FFFF are surrogate pairs; a lone surrogate cannot be written.
+    U+FFFF are surrogate pairs; a lone surrogate cannot be written. Its rules are late ones.
     """
 
     def __init__(self, network: Network, unicode_escapes: bool = True) -> None:
         super().__init__(network)
         self.unicode_escapes = unicode_escapes
+        self._beyond_ascii: dict[tuple[str, CharSet], int] = {}  # (kind of encoding, characters) -> rule
 
     def _plan(self, characters: CharSet) -> tuple[ByteSet, int]:
         raw = characters - _MUST_ESCAPE
@@ -110,17 +111,37 @@ class JsonStringEncoder(_RuleEncoder):
         single = _ascii_bytes(raw)
         if not (wide or escaped or short):
             return single, -1
+        return single, self.network.rule(lambda: self._build(wide, short, escaped))
 
-        def build(start: int, end: int) -> None:
-            add_utf8(self.network, start, wide, end)
-            if escaped or short:
-                backslash = self.network.state()
-                self.network.edge(start, 1 << ord("\\"), backslash)
-                if short:
-                    self.network.edge(backslash, short, end)
-                _add_hex_escapes(self.network, backslash, escaped, end)
+    def _build(self, wide: CharSet, short: ByteSet, escaped: CharSet) -> int:
+        """Everything but single bytes. What lies beyond ASCII is often the same for many sets, and has rules of its own."""
+        network = self.network
+        start, end = network.state(), network.state(final=True)
+        if wide:
+            network.call(start, self._shared("raw", wide), end)
+        if escaped or short:
+            backslash = network.state()
+            network.edge(start, 1 << ord("\\"), backslash)
+            if short:
+                network.edge(backslash, short, end)
+            _add_hex_escapes(network, backslash, escaped & ASCII, end)
+            if escaped - ASCII:
+                network.call(backslash, self._shared("hex", escaped - ASCII), end)
+        return start
 
-        return single, _rule(self.network, build)
+    def _shared(self, kind: str, characters: CharSet) -> int:
+        """A late rule for characters beyond ASCII: their UTF-8 bytes, or their hex escapes after the backslash."""
+        known = self._beyond_ascii.get((kind, characters))
+        if known is None:
+            add = add_utf8 if kind == "raw" else _add_hex_escapes
+
+            def build() -> int:
+                start, end = self.network.state(), self.network.state(final=True)
+                add(self.network, start, characters, end)
+                return start
+
+            known = self._beyond_ascii[(kind, characters)] = self.network.rule(build)
+        return known
 
 
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}

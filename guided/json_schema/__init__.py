@@ -39,3 +39,13 @@ def build_network(schema: Any, options: dict, budget: Budget) -> Network:
     formulas = Formulas()
     normal_form = NormalForm(formulas, budget, declared_only)
     return Emitter(normal_form, options).root(formulas.goal([formulas.schema(document.root)]))
+
+
+def warm() -> None:
+    """Builds what the first schemas with formats would otherwise wait for: about a second."""
+    from guided.json_schema.formats import KNOWN, format_dfa
+    from guided.regex import warm as warm_regex
+
+    warm_regex()
+    for name in sorted(KNOWN):
+        format_dfa(name)

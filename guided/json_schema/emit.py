@@ -47,7 +47,9 @@ class Emitter:
             final=True
         )  # where rules end; has no edges, so calls to it are calls in last position
         self._values: dict[tuple[Goal, Style], int] = {}
+        self._containing: dict[Goal, bool] = {}
         self._names: dict[str, int] = {}
+        self._members: dict[tuple[int, int, Style], int] = {}
 
     def root(self, goal: Goal) -> Network:
         """The network whose root reads a value that satisfies the goal.
@@ -74,9 +76,19 @@ class Emitter:
 
     def value_rule(self, goal: Goal, style: Style) -> int:
         """A rule that reads one value of a satisfiable goal."""
+        if not self._has_containers(goal):
+            style = self.whitespace.plain(style)
         known = self._values.get((goal, style))
         if known is None:
             known = self._values[(goal, style)] = self.late(lambda: self._build_value(goal, style))
+        return known
+
+    def _has_containers(self, goal: Goal) -> bool:
+        """May the value be an array or object, written in a style of its own?"""
+        known = self._containing.get(goal)
+        if known is None:
+            alternatives = self.normal_form.alternatives
+            known = self._containing[goal] = bool(alternatives(goal, "array") or alternatives(goal, "object"))
         return known
 
     def _build_value(self, goal: Goal, style: Style) -> int:
@@ -158,7 +170,23 @@ class Emitter:
         """A rule that reads one property name, quotes included."""
         known = self._names.get(name)
         if known is None:
-            known = self._names[name] = self.late(lambda: self.strings.word(name))
+            known = self._names[name] = self.network.rule()
+            self.network.define(known, self.strings.word(name))
+        return known
+
+    def member_rule(self, name: int, goal: Goal, inner: Style) -> int:
+        """A rule that reads a property: by the rule of its name, a colon and a value. Built at once: who asks needs it now."""
+        value = self.value_rule(goal, inner)
+        key = (name, value, self.whitespace.plain(inner))
+        known = self._members.get(key)
+        if known is None:
+            network = self.network
+            start, named, before_value = network.state(), network.state(), network.state()
+            network.call(start, name, named)
+            self.whitespace.colon(named, inner, before_value)
+            network.call(before_value, value, self.end)
+            known = self._members[key] = network.rule()
+            network.define(known, start)
         return known
 
 
@@ -214,7 +242,6 @@ class _Properties(_Writer):
     def __init__(self, emitter: Emitter, shape: ObjectShape) -> None:
         super().__init__(emitter)
         self.progress = ObjectProgress(shape, emitter.normal_form, emitter.any_order)
-        self._members: dict[tuple, int] = {}
 
     def always_live(self) -> bool:
         return self.progress.is_plain
@@ -223,29 +250,15 @@ class _Properties(_Writer):
         return plainly_ends(self.progress, state, self.emitter.normal_form.satisfiable)
 
     def member(self, step: Step, inner: Style) -> int:
-        key = (step.name, step.goal, inner)
-        known = self._members.get(key)
-        if known is None:
-            known = self._members[key] = self.emitter.late(lambda: self._build(step, inner))
-        return known
-
-    def _build(self, step: Step, inner: Style) -> int:
-        network = self.emitter.network
-        start, named, before_value = network.state(), network.state(), network.state()
         if isinstance(step.name, Cell):
-            network.call(start, self._unknown_name(step.name), named)
+            name = self._unknown_name(step.name)
         else:
-            network.call(start, self.emitter.name_rule(self.progress.names[step.name]), named)
-        self.emitter.whitespace.colon(named, inner, before_value)
-        network.call(before_value, self.emitter.value_rule(step.goal, inner), self.emitter.end)
-        return start
+            name = self.emitter.name_rule(self.progress.names[step.name])
+        return self.emitter.member_rule(name, step.goal, inner)
 
     def _unknown_name(self, cell: Cell) -> int:
-        """A rule that reads a name of the cell; its automaton is built when a name is read."""
-        key = cell.names if cell.names is not None else frozenset(self.progress.names)
-        return self.emitter.strings.quoted_language(key, lambda: self._language(cell))
-
-    def _language(self, cell: Cell):
-        if cell.names is not None:
-            return cell.names
-        return self.progress.layout.unknown_names if self.progress.names else None
+        """A rule that reads a name of the cell."""
+        language = cell.names
+        if language is None:
+            return self.emitter.strings.quoted_other(frozenset(self.progress.names))
+        return self.emitter.strings.quoted_language(language, lambda: language)

@@ -35,6 +35,16 @@ class StringText:
         """A rule that reads a string of a language (None: any string), quotes included; `key` stands for the language."""
         return self._rule(key, lambda: self._build_language(language()))
 
+    def quoted_other(self, words: frozenset[str]) -> int:
+        """A rule that reads any string but the given ones, quotes included."""
+        return self._rule(("other", words), lambda: self._build_other(words))
+
+    def _build_other(self, words: frozenset[str]) -> int:
+        start, opened = self.network.state(), self.network.state()
+        self.network.edge(start, _QUOTE, opened)
+        self.network.call(opened, _OtherThan(self, words).rule(""), self.end)
+        return start
+
     def word(self, text: str) -> int:
         """The states of one fixed string, quotes included; returns the first."""
         start, opened, read = self.network.state(), self.network.state(), self.network.state()
@@ -62,7 +72,7 @@ class StringText:
         if not shape.tests and not shape.excluded:
             start, opened = self.network.state(), self.network.state()
             self.network.edge(start, _QUOTE, opened)
-            self.network.call(opened, self._counting(shape.min_length, shape.max_length), self.end)
+            self.network.call(opened, self.counting(shape.min_length, shape.max_length), self.end)
             return start
         return self._build_counted(self.languages.counted(shape))
 
@@ -71,7 +81,7 @@ class StringText:
         if language is None:
             opened = self.network.state()
             self.network.edge(start, _QUOTE, opened)
-            self.network.call(opened, self._counting(0, None), self.end)
+            self.network.call(opened, self.counting(0, None), self.end)
             return start
         if language.num_states > _CHUNK:
             return self._build_counted(CountedLanguage(language, 0, None, self.languages.budget))
@@ -99,7 +109,7 @@ class StringText:
             source = following
         self.network.epsilon(source, target)
 
-    def _counting(self, least: int, most: int | None) -> int:
+    def counting(self, least: int, most: int | None) -> int:
         """A rule that reads `least` to `most` characters and the closing quote, laid out in chunks as it is reached."""
         known = self._counted.get((least, most))
         if known is None:
@@ -120,7 +130,7 @@ class StringText:
             self.encoder.char(state, CharSet.any(), following)
             state = following
         rest = None if most is None else most - _CHUNK
-        self.network.call(state, self._counting(max(0, least - _CHUNK), rest), self.end)
+        self.network.call(state, self.counting(max(0, least - _CHUNK), rest), self.end)
         return start
 
 
@@ -150,4 +160,38 @@ class _Walk:
                 after = network.state()
                 self.text.encoder.char(start, characters, after)
                 network.call(after, self.rule(target, count + 1), self.text.end)
+        return start
+
+
+class _OtherThan:
+    """Every string that is none of some words: along the tree of their prefixes, and anything once that is left."""
+
+    def __init__(self, text: StringText, words: frozenset[str]) -> None:
+        self.text = text
+        self.words = words
+        self._following: dict[str, set[str]] = {}  # prefix -> the characters with which a word goes on
+        for word in words:
+            for length, character in enumerate(word):
+                self._following.setdefault(word[:length], set()).add(character)
+        self._rules: dict[str, int] = {}
+
+    def rule(self, prefix: str) -> int:
+        """A rule that reads on after a prefix of some word, to the closing quote."""
+        known = self._rules.get(prefix)
+        if known is None:
+            known = self._rules[prefix] = self.text.network.rule(lambda: self._build(prefix))
+        return known
+
+    def _build(self, prefix: str) -> int:
+        text, network = self.text, self.text.network
+        start, free = network.state(), network.state()
+        if prefix not in self.words:
+            network.edge(start, _QUOTE, text.end)
+        following = sorted(self._following.get(prefix, ()))
+        text.encoder.char(start, ~CharSet.of("".join(following)), free)
+        network.call(free, text.counting(0, None), text.end)
+        for character in following:
+            after = network.state()
+            text.encoder.char(start, CharSet.of(character), after)
+            network.call(after, self.rule(prefix + character), text.end)
         return start

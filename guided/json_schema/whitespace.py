@@ -65,6 +65,10 @@ class Whitespace:
         units = UNITS if style.kind == "outside" else (style.unit,)
         yield from (Style("indented", unit, style.depth + 1) for unit in units)
 
+    def plain(self, style: Style) -> Style:
+        """One style for all that differ only in how containers are broken into lines."""
+        return FREE if style.kind == "free" else LINE
+
     def opened(self, source: int, inner: Style, target: int) -> None:
         """After an opening bracket that something follows."""
         self._break(source, inner, target)
