@@ -109,7 +109,10 @@ class ObjectLayout:
             halves = [
                 half
                 for dfa, flags in parts
-                for half in ((dfa.intersect(inside, budget), (*flags, True)), (dfa.intersect(outside, budget), (*flags, False)))
+                for half in (
+                    (dfa.intersect(inside, budget), (*flags, True)),
+                    (dfa.intersect(outside, budget), (*flags, False)),
+                )
             ]
             parts = [
                 (dfa, flags)
@@ -137,7 +140,9 @@ class ObjectLayout:
         for formula in names.formulas:
             parts.extend(self._satisfying(formula, names.outside == negated))
         for part in names.within:
-            parts.append(self.language(part) if names.outside == negated else self.language(part, negated=True).complement())
+            parts.append(
+                self.language(part) if names.outside == negated else self.language(part, negated=True).complement()
+            )
         merged = reduce(lambda one, other: one.union(other, budget), parts) if parts else CharDfa.empty()
         return merged if names.outside == negated else merged.complement()
 
@@ -148,7 +153,9 @@ class ObjectLayout:
             return [normal_form.languages.shape(shape) for shape in normal_form.expand(formula, "string")]
         violating = normal_form.expand(normal_form.formulas.negation(formula), "string")
         languages = [normal_form.languages.shape(shape) for shape in violating]
-        merged = reduce(lambda one, other: one.union(other, normal_form.budget), languages) if languages else CharDfa.empty()
+        merged = (
+            reduce(lambda one, other: one.union(other, normal_form.budget), languages) if languages else CharDfa.empty()
+        )
         return [merged.complement()]
 
 

@@ -304,7 +304,9 @@ class _Spelling:
         if self.shape.plain:
             return ()
         powers = self._decades[prefix.negative]
-        return powers if prefix.digits == 1 and prefix.after is None else tuple(power for power in powers if power != 308)
+        return (
+            powers if prefix.digits == 1 and prefix.after is None else tuple(power for power in powers if power != 308)
+        )
 
     @cached_property
     def _decades(self) -> dict[bool, tuple[int, ...]]:

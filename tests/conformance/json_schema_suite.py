@@ -24,7 +24,10 @@ from guided.json_schema import build_network
 from guided.limits import Budget, Limits
 
 SUITE = Path(__file__).parents[3] / "shared" / "json-schema-test-suite"
-DRAFTS = {"draft2020-12": "https://json-schema.org/draft/2020-12/schema", "draft7": "http://json-schema.org/draft-07/schema#"}
+DRAFTS = {
+    "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+    "draft7": "http://json-schema.org/draft-07/schema#",
+}
 OPTIONS = {"property_order": "any", "additional_properties": "allow"}
 # What formats are when they are not asserted; content*, which 2019-09 made annotations and Draft 7 leaves to the implementation.
 ANNOTATION_ONLY = ("format.json", "optional/format-assertion.json", "optional/content.json")
@@ -60,7 +63,9 @@ def _group(draft: str, file: str, group: dict[str, Any], declared: str) -> Itera
     schema = group["schema"]
     if isinstance(schema, dict):
         schema = {"$schema": declared, **schema}
-    outcome = lambda test, result, detail="": Outcome(draft, file, group["description"], test["description"], result, detail)  # noqa: E731
+    outcome = lambda test, result, detail="": Outcome(
+        draft, file, group["description"], test["description"], result, detail
+    )  # noqa: E731
     try:
         machine = LazyDfa(build_network(schema, OPTIONS, Budget(Limits(seconds=20))), Budget(Limits(seconds=600)))
     except ConstraintError as error:
@@ -85,9 +90,13 @@ def table(found: list[Outcome]) -> str:
         for file in sorted({one.file for one in found if one.draft == draft}):
             counts = Counter(one.result for one in found if (one.draft, one.file) == (draft, file))
             name = f"{draft} {file.removesuffix('.json')}"
-            lines.append(f"| {name} | {counts.total()} | {counts['pass']} | {counts['refused']} | {counts['narrowed']} | {counts['wrong']} |")
+            lines.append(
+                f"| {name} | {counts.total()} | {counts['pass']} | {counts['refused']} | {counts['narrowed']} | {counts['wrong']} |"
+            )
     counts = Counter(one.result for one in found)
-    lines.append(f"| all | {counts.total()} | {counts['pass']} | {counts['refused']} | {counts['narrowed']} | {counts['wrong']} |")
+    lines.append(
+        f"| all | {counts.total()} | {counts['pass']} | {counts['refused']} | {counts['narrowed']} | {counts['wrong']} |"
+    )
     return "\n".join(lines)
 
 

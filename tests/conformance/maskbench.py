@@ -148,7 +148,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the summary and every schema's report there")
     parser.add_argument("--property-order", choices=("schema", "any"), default="schema")
     parser.add_argument("--seconds", type=int, default=60, help="limit for one schema and its instances")
-    parser.add_argument("--cpu-time", action="store_true", help="count processor time: for a machine that does other work too")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="count processor time: for a machine that does other work too"
+    )
     parser.add_argument("--every", type=int, default=1, help="take each n-th schema only")
     parser.add_argument("--only", default="", help="schemas whose name contains this")
     arguments = parser.parse_args()
