@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from guided.grammar.components import is_cyclic, strong_components
-from guided.grammar.rule_automaton import RuleNfa
+from guided.grammar.rule_automaton import RuleAutomaton, RuleNfa, determinise
 from guided.limits import Budget
 
-_INLINED_SYMBOLS = 8  # a rule up to this size is put in at each of its uses
-_MOVED_SYMBOLS = 400  # a rule up to this size is put in where it is used once
+_INLINED_EDGES = 8  # a rule with at most so many pairs of neighbouring states is put in at each of its uses
+_COPIED_ARCS = 400  # unless its copies together have more arcs than this
+_MOVED_ARCS = 400  # a rule with at most so many arcs is put in where it is used once
 _LARGE_CYCLE = 64  # in larger components several cycle breakers are chosen at a time
 
 
@@ -50,61 +51,67 @@ def _least_fixed_point(
     return found
 
 
-def reachable_rules(nfas: list[RuleNfa], start: int) -> list[int]:
-    """The rules that the start rule uses, directly or not, itself first."""
-    reached, order = {start}, [start]
-    for rule in order:  # grows while it is walked
-        for symbol in sorted(nfas[rule].symbols()):
-            if symbol < 0 and ~symbol not in reached:
-                reached.add(~symbol)
-                order.append(~symbol)
-    return order
+def inline(rules: list[RuleAutomaton], start: int, budget: Budget) -> dict[int, RuleAutomaton]:
+    """Puts rules that are not recursive and small, or used once, in at their uses.
 
-
-def inline(nfas: list[RuleNfa], start: int, budget: Budget) -> list[int]:
-    """Puts rules that are not recursive and small, or used once, in at their uses, in place.
-
-    A call costs the running network a return state on the stack, an inlined rule none. What is left of recursion is one or
-    a few rules per cycle of the call graph.
+    A call costs the running network a return state on the stack, an inlined rule none. And what is put in is determinised and
+    minimised with what surrounds it: ten levels of operators of different precedence become one loop over operand and
+    operator, since precedence is no matter of which texts match.
 
     Returns:
-        The rules that are still called, the start rule first.
+        The rules that are still called, by number, the start rule first.
     """
-    successors = [sorted(~symbol for symbol in nfa.symbols() if symbol < 0) for nfa in nfas]
+    successors = [sorted({~symbol for symbol in rule.symbols() if symbol < 0}) for rule in rules]
     kept = {start} | _cycle_breakers(successors)
-    uses = [0] * len(nfas)
-    for nfa in nfas:
-        for arcs in nfa.arcs:
-            for symbol, _ in arcs:
-                if symbol < 0:
-                    uses[~symbol] += 1
+    uses = [0] * len(rules)
+    for rule in rules:
+        # Calls that go on at the same state are one use: what may be skipped before it makes several arcs of one call.
+        for symbol, _ in {arc for arcs in rule.arcs for arc in arcs if arc[0] < 0}:
+            uses[~symbol] += 1
+    rules = list(rules)
     for component in strong_components(
         [[] if rule in kept else following for rule, following in enumerate(successors)]
     ):
         rule = component[0]
-        if rule in kept:
-            continue
-        _expand(nfas, rule, kept, budget)
-        size = sum(map(len, nfas[rule].arcs))
-        if size > (_MOVED_SYMBOLS if uses[rule] == 1 else _INLINED_SYMBOLS):
-            kept.add(rule)
-    for rule in sorted(kept):
-        _expand(nfas, rule, kept, budget)
-    return reachable_rules(nfas, start)
+        if rule not in kept:
+            rules[rule] = _expanded(rules, rule, kept, budget)
+            if not _is_small(rules[rule], uses[rule]):
+                kept.add(rule)
+    reached = {start: _expanded(rules, start, kept, budget)}
+    waiting = [start]
+    while waiting:
+        for symbol in sorted(reached[waiting.pop()].symbols()):
+            if symbol < 0 and ~symbol not in reached:
+                reached[~symbol] = _expanded(rules, ~symbol, kept, budget)
+                waiting.append(~symbol)
+    return reached
 
 
-def _expand(nfas: list[RuleNfa], rule: int, kept: set[int], budget: Budget) -> None:
-    """Replaces the calls of a rule to rules that are not kept; their own calls are replaced already."""
-    nfa = nfas[rule]
-    for state in range(len(nfa.arcs)):
-        stay, put_in = [], []
-        for symbol, target in nfa.arcs[state]:
-            (stay if symbol >= 0 or ~symbol in kept else put_in).append((symbol, target))
-        if put_in:
-            nfa.arcs[state] = stay
-            for symbol, target in put_in:
-                nfa.include(nfas[~symbol], state, target)
-            budget.check("rules of the grammar", states=len(nfa.arcs))
+def _is_small(rule: RuleAutomaton, uses: int) -> bool:
+    arcs = sum(map(len, rule.arcs))
+    if uses == 1:
+        return arcs <= _MOVED_ARCS
+    edges = sum(len({target for _, target in row}) for row in rule.arcs)
+    return edges <= _INLINED_EDGES and arcs * uses <= _COPIED_ARCS
+
+
+def _expanded(rules: list[RuleAutomaton], rule: int, kept: set[int], budget: Budget) -> RuleAutomaton:
+    """A rule with its calls to rules that are not kept replaced; their own calls are replaced already."""
+    automaton = rules[rule]
+    if all(symbol >= 0 or ~symbol in kept for symbol in automaton.symbols()):
+        return automaton
+    nfa = RuleNfa()
+    states = [nfa.start, *(nfa.state() for _ in automaton.arcs[1:])]
+    for state, arcs in enumerate(automaton.arcs):
+        for symbol, target in arcs:
+            if symbol >= 0 or ~symbol in kept:
+                nfa.arcs[states[state]].append((symbol, states[target]))
+            else:
+                nfa.include(rules[~symbol], states[state], states[target])
+        if automaton.final[state]:
+            nfa.empty[states[state]].append(nfa.final)
+    budget.check("rules of the grammar", states=len(nfa.arcs))
+    return determinise(nfa, set(), budget)
 
 
 def _cycle_breakers(successors: list[list[int]]) -> set[int]:

@@ -6,7 +6,7 @@ from guided.automaton.network import Network
 from guided.errors import InvalidConstraint, Unsatisfiable
 from guided.grammar.analysis import callers, inline, nullable_rules, productive_rules
 from guided.grammar.follow import followers
-from guided.grammar.left_recursion import remove_left_recursion
+from guided.grammar.left_recursion import remove_direct_left_recursion, remove_left_recursion
 from guided.grammar.longest_match import watched_rules
 from guided.grammar.network_builder import write_network
 from guided.grammar.rule_automaton import RuleAutomaton, Symbols, build_nfa, determinise
@@ -29,8 +29,8 @@ def compile_rules(rule_set: RuleSet, budget: Budget) -> Network:
     _refuse_unproductive(rule_set, symbols, productive_rules(nfas, used_by))
     nullable = nullable_rules(nfas, used_by)
     start = symbols.rule_ids[rule_set.start]
-    rules = {rule: determinise(nfas[rule], nullable, budget) for rule in inline(nfas, start, budget)}
-    rules = remove_left_recursion(rules, budget)
+    automata = remove_direct_left_recursion([determinise(nfa, nullable, budget) for nfa in nfas], budget)
+    rules = remove_left_recursion(inline(automata, start, budget), budget)
     ignore = [symbols.terminal(terminal) for terminal in rule_set.ignore]
     terminals = TerminalVariants(symbols.terminals, TerminalAutomata(budget))
     if rule_set.longest_match:

@@ -20,6 +20,16 @@ from guided.grammar.rule_automaton import RuleAutomaton, RuleNfa, determinise
 from guided.limits import Budget
 
 
+def remove_direct_left_recursion(rules: list[RuleAutomaton], budget: Budget) -> list[RuleAutomaton]:
+    """The same rules, none of which begins with a direct call of itself: such a rule is a loop, and may not be recursive at all."""
+    return [
+        determinise(_Copies([rule], {rule: automaton}).nfa(rule), set(), budget)
+        if any(symbol == ~rule for symbol, _ in automaton.arcs[0])
+        else automaton
+        for rule, automaton in enumerate(rules)
+    ]
+
+
 def remove_left_recursion(rules: dict[int, RuleAutomaton], budget: Budget) -> dict[int, RuleAutomaton]:
     """The same rules by number, none of which begins with itself, directly or through others.
 

@@ -140,30 +140,31 @@ class _Demands:
         self._product = product
         self._budget = budget
         self._found: dict[DemandKey, WatchedRule] = {}
-        self._queue: list[DemandKey] = []
+        self._waiting: list[DemandKey] = []
 
     def collect(self, start: int) -> tuple[DemandKey | None, dict[DemandKey, WatchedRule]]:
         key = (~start, NO_WATCH)
         exits = {exit for exit in self._product.variants[key].exits if not self._product.terminals.is_open(exit)}
         if not exits:
             return None, {}
-        self._queue.append((start, NO_WATCH, frozenset(exits)))
-        for demand in self._queue:  # grows while it is walked
-            if demand not in self._found:
-                self._found[demand] = self._build(demand)
-                self._budget.check("what may follow the terminals of the grammar", states=len(self._queue))
-        return self._queue[0], self._found
+        root = (start, NO_WATCH, frozenset(exits))
+        self._waiting.append(root)
+        self._found[root] = WatchedRule()
+        while self._waiting:
+            demand = self._waiting.pop()
+            self._build(demand, self._found[demand])
+            self._budget.check("what may follow the terminals of the grammar", states=len(self._found))
+        return root, self._found
 
-    def _build(self, demand: DemandKey) -> WatchedRule:
+    def _build(self, demand: DemandKey, built: WatchedRule) -> None:
         rule, watch, wanted = demand
         variant = self._product.variants[~rule, watch]
         alive = self._alive(rule, variant, wanted)
         order = [state for state in variant.states if state in alive]  # the first one is where it begins
         numbers = {state: number for number, state in enumerate(order)}
         final = self._product.rules[rule].final
-        built = WatchedRule()
         for state in order:
-            arcs: dict[Symbol, dict[int, int]] = {}
+            arcs: dict[tuple[Symbol, int], dict[int, int]] = {}
             empty = []
             for symbol, exit, target in variant.moves[state]:
                 if target not in alive:
@@ -171,24 +172,20 @@ class _Demands:
                 if symbol is None:
                     empty.append(numbers[target])
                 else:
-                    arcs.setdefault((symbol, self._product_target(symbol, target)), {})[exit] = numbers[target]
+                    # Arcs of one symbol to different targets stay apart; the exits of one arc belong together.
+                    arcs.setdefault((symbol, target[0]), {})[exit] = numbers[target]
             built.arcs.append([self._demanded(symbol, exits) for (symbol, _), exits in arcs.items()])
             built.empty.append(empty)
             position, left, ignoring = state
             built.exit.append(left if not ignoring and final[position] and left in wanted else None)
-        return built
-
-    @staticmethod
-    def _product_target(symbol: Symbol, target: State) -> int:
-        """Arcs of one symbol to different targets of the rule stay apart; exits of one arc belong together."""
-        return target[0]
 
     def _demanded(self, symbol: Symbol, exits: dict[int, int]) -> tuple[Symbol | DemandKey, dict[int, int]]:
         if symbol[0] >= 0:
             return symbol, exits
         key = (~symbol[0], symbol[1], frozenset(exits))
         if key not in self._found:
-            self._queue.append(key)
+            self._found[key] = WatchedRule()
+            self._waiting.append(key)
         return key, exits
 
     def _alive(self, rule: int, variant: _Variant, wanted: frozenset[int]) -> set[State]:

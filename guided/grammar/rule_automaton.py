@@ -59,13 +59,13 @@ class RuleNfa:
         """Every symbol that occurs."""
         return {symbol for arcs in self.arcs for symbol, _ in arcs}
 
-    def include(self, other: RuleNfa, source: int, target: int) -> None:
+    def include(self, other: RuleAutomaton, source: int, target: int) -> None:
         """Puts a copy of another automaton between two states."""
-        base = len(self.arcs)
-        self.arcs += [[(symbol, base + following) for symbol, following in arcs] for arcs in other.arcs]
-        self.empty += [[base + following for following in empty] for empty in other.empty]
-        self.empty[source].append(base + other.start)
-        self.empty[base + other.final].append(target)
+        base = len(self.arcs) - 1  # its start state is `source`
+        for arcs, final in zip(other.arcs[1:], other.final[1:], strict=True):
+            self.arcs.append([(symbol, base + following) for symbol, following in arcs])
+            self.empty.append([target] if final else [])
+        self.arcs[source] += [(symbol, base + following) for symbol, following in other.arcs[0]]
 
     def reachable(self, passable: Iterable[int]) -> set[int]:
         """The states that are reached from the start over empty edges and the given symbols."""

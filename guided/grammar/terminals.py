@@ -17,7 +17,8 @@ from guided.grammar.terminal_program import parse_program
 from guided.grammar.watches import NO_WATCH, TerminalVariant, TerminalVariants
 from guided.limits import Budget
 
-_INLINED_ARCS = 8  # a terminal with at most this many arcs is copied to each use
+_INLINED_ARCS = 8  # a terminal with at most so many arcs is copied where it is used,
+_COPIES = 4  # up to so many times; from then on its uses call one rule
 
 
 class TerminalWriter:
@@ -28,23 +29,23 @@ class TerminalWriter:
         self._terminals = terminals
         self._encoder = Utf8Encoder(network)
         self._rules: dict[tuple[int, int, frozenset[int]], int] = {}
+        self._copies: dict[tuple[int, int, frozenset[int]], int] = {}
         self._landings: dict[tuple[tuple[int, int], ...], int] = {}
 
     def write(self, number: int, watch: int, source: int, exits: Mapping[int, int]) -> None:
         """From source over the terminal, entered with a watch, to the state for the watch that it leaves."""
-        terminal = self._terminals.terminals[number]
-        if not self._terminals.needs_variant(number, watch):
-            match terminal:
-                case SpecialToken(name):
-                    return self._network.literal(source, special_token_bytes(name), exits[NO_WATCH])
-                case Literal(text, ignore_case=False):
-                    return self._encoder.text(source, text, exits[NO_WATCH])
-                case CharacterClass(ranges):
-                    return self._encoder.char(source, CharSet.from_ranges(ranges), exits[NO_WATCH])
+        match self._terminals.terminals[number]:
+            case SpecialToken(name):
+                return self._network.literal(source, special_token_bytes(name), self.landing(exits))
+            case Literal(text, ignore_case=False):
+                return self._encoder.text(source, text, self.landing(exits))
+            case CharacterClass(ranges) if not self._terminals.needs_variant(number, watch):
+                return self._encoder.char(source, CharSet.from_ranges(ranges), exits[NO_WATCH])
         variant = self._terminals.variant(number, watch)
-        if variant.num_arcs <= _INLINED_ARCS:
-            return self._embed(variant, source, exits)
         key = (number, watch, frozenset(exits))
+        if variant.num_arcs <= _INLINED_ARCS and self._copies.get(key, 0) < _COPIES:
+            self._copies[key] = self._copies.get(key, 0) + 1
+            return self._embed(variant, source, exits)
         if key not in self._rules:
             self._rules[key] = self._rule(variant, sorted(exits))
         return self._network.call(source, self._rules[key], self.landing(exits))

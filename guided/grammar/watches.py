@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from guided.automaton.charset import CharSet, partition
-from guided.grammar.rules import Pattern, SpecialToken, Terminal
+from guided.grammar.rules import Literal, Pattern, SpecialToken, Terminal
 from guided.grammar.terminal_automaton import DEAD, DONE, TerminalAutomaton, union_of
 
 NO_WATCH = 0
@@ -100,7 +100,7 @@ class TerminalVariants:
             if self.needs_variant(terminal, watch):
                 found = self.variant(terminal, watch).exit
             else:
-                found = () if self.is_open(watch) else (NO_WATCH,)
+                found = (self._after_text(terminal, watch),)
             known = self._exits[terminal, watch] = tuple(dict.fromkeys(exit for exit in found if exit is not None))
         return known
 
@@ -113,16 +113,49 @@ class TerminalVariants:
 
     def needs_variant(self, terminal: int, watch: int) -> bool:
         """Does the watch on entry, or one that is left, have to be followed through the terminal?"""
-        special = isinstance(self.terminals[terminal], SpecialToken)  # no text, so no watch sees it
-        return not special and (watch != NO_WATCH or terminal in self._relevant)
+        match self.terminals[terminal]:
+            case SpecialToken() | Literal(ignore_case=False):
+                return False  # no choice in it, so it is written as it is
+        return watch != NO_WATCH or terminal in self._relevant
+
+    def _after_text(self, terminal: int, watch: int) -> int | None:
+        """The watch after a terminal that is a fixed text; None if the watch fails on it."""
+        text = self.terminals[terminal]
+        if watch == NO_WATCH or isinstance(
+            text, SpecialToken
+        ):  # no watch sees a special token, so none may wait for more
+            return None if self.is_open(watch) else NO_WATCH
+        left: Watch | None = self._watches[watch]
+        for character in text.text:
+            left = self._after_character(left, ord(character)) if left else left
+        return None if left is None else self._id(left)
+
+    def _after_character(self, watch: Watch, point: int) -> Watch | None:
+        watchers = {other: self._automaton(self.terminals[other]) for other, _ in watch}
+        columns = {
+            other: [next(index for index, members in enumerate(watcher.classes) if point in members)]
+            for other, watcher in watchers.items()
+        }
+        return _stepped(watch, watchers, columns, 0)
+
+    def _id(self, watch: Watch) -> int:
+        if watch not in self._ids:
+            self._ids[watch] = len(self._watches)
+            self._watches.append(watch)
+        return self._ids[watch]
 
     def _opening(self, terminal: int) -> CharSet:
         """The characters that a terminal can begin with."""
         known = self._openings.get(terminal)
         if known is None:
-            text = not isinstance(self.terminals[terminal], SpecialToken)
-            arcs = self._automaton(self.terminals[terminal]).arcs(0) if text else ()
-            known = self._openings[terminal] = union_of(characters for characters, _ in arcs)
+            match self.terminals[terminal]:
+                case SpecialToken():
+                    known = CharSet.none()
+                case Literal(text, ignore_case=False):
+                    known = CharSet.of(text[:1])
+                case other:
+                    known = union_of(characters for characters, _ in self._automaton(other).arcs(0))
+            self._openings[terminal] = known
         return known
 
     def _product(self, terminal: int, watch: Watch) -> TerminalVariant:
@@ -154,10 +187,7 @@ class TerminalVariants:
             return None
         if terminal in self._relevant and automaton.watch[state] != DONE:
             left |= {(terminal, automaton.watch[state])}
-        if left not in self._ids:
-            self._ids[left] = len(self._watches)
-            self._watches.append(left)
-        return self._ids[left]
+        return self._id(left)
 
 
 def _stepped(
