@@ -297,16 +297,19 @@ def embed_nfa(network: Network, nfa: CharNfa, encoder: Encoder, target: int | No
         number.append(count)
         count += lives
     states = [state for state, lives in enumerate(alive) if lives]
+    accepting = set(nfa.accepting)
+    # What leads, unread, only to the end may as well be an end itself: configurations have one state less.
+    ends = {s for s in accepting if not nfa.arcs[s] and not nfa.empty[s]} if target is None else set()
     for source, state in enumerate(states):
         for characters, following in nfa.arcs[state]:
             if alive[following]:
                 part.char(source, characters, number[following])
-        if not nfa.empty[state]:
-            continue
         for following in nfa.empty[state]:
-            if alive[following]:
+            if following in ends:
+                accepting.add(state)
+            elif alive[following]:
                 part.edge(source, EPSILON, 0, number[following])
-    base = part.add([state in nfa.accepting for state in states], target)
+    base = part.add([state in accepting for state in states], target)
     return base + number[nfa.start] if alive[nfa.start] else network.state()
 
 

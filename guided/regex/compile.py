@@ -111,8 +111,12 @@ class _Builder:
             self._sequence(branch[depth:], state, end)
 
     def _repeat(self, node: Repeat, source: int) -> int:
-        for _ in range(node.lo - (node.hi is None)):
-            source = self.build(node.item, source)
+        copies = max(node.lo - (node.hi is None), 0)
+        if copies and isinstance(node.item, Chars):
+            source = self._chain(node.item.characters, source, copies, None)
+        else:
+            for _ in range(copies):
+                source = self.build(node.item, source)
         if node.hi is None:
             return self._plus(node.item, source) if node.lo else self._star(node.item, source)
         if node.hi > node.lo:
@@ -121,11 +125,26 @@ class _Builder:
 
     def _optional_copies(self, item: Node, source: int, count: int) -> int:
         end = self._state()
-        for _ in range(count):
-            self.nfa.epsilon(source, end)
-            source = self.build(item, source)
+        if isinstance(item, Chars):
+            source = self._chain(item.characters, source, count, end)
+        else:
+            for _ in range(count):
+                self.nfa.epsilon(source, end)
+                source = self.build(item, source)
         self.nfa.epsilon(source, end)
         return end
+
+    def _chain(self, characters: CharSet, source: int, count: int, skip: int | None) -> int:
+        """`count` times one character of the set; from all but the last state a jump to `skip`."""
+        nfa, first = self.nfa, self.nfa.num_states
+        self.budget.check("regex", states=first + count)
+        self.has_dead_ends |= not characters
+        nfa.arc(source, characters, first)
+        jumps = () if skip is None else (skip,)
+        nfa.empty[source] += jumps
+        nfa.arcs += [[(characters, following)] if characters else [] for following in range(first + 1, first + count)]
+        nfa.empty += [list(jumps) for _ in range(count - 1)]
+        return nfa.state()
 
     def _star(self, item: Node, source: int) -> int:
         hub = self._state()
