@@ -45,6 +45,7 @@ class Case:
 
     Attributes:
         fields: what goes into the request beside prompt and sampling.
+        shots: questions and answers that come before; they show a small model where an answer of this kind ends.
         check: raises AssertionError, jsonschema's or pydantic's or Lark's error where the answer breaks the constraint.
     """
 
@@ -52,6 +53,24 @@ class Case:
     prompt: str
     fields: dict[str, Any]
     check: Callable[[str], None]
+    shots: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """For /v1/chat/completions."""
+        turns = [*self.shots, (self.prompt, "")]
+        roles = [
+            {"role": role, "content": text}
+            for turn in turns
+            for role, text in zip(("user", "assistant"), turn, strict=True)
+        ]
+        return roles[:-1]
+
+    @property
+    def text(self) -> str:
+        """For /v1/completions: the same conversation as the embedded model's chat template writes it."""
+        turns = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in self.messages)
+        return turns + "<|im_start|>assistant\n"
 
 
 def check_regex(text: str) -> None:
@@ -101,8 +120,13 @@ JSON_TEXT = Case(
 )
 GRAMMAR = Case(
     "grammar",
-    'Write a filter such as service:"api" AND NOT (status:"500" OR region:"eu") that finds slow database queries in the US.',
+    "Filter for slow queries of the database in the US:",
     {"guided_grammar": FILTER_GRAMMAR},
     check_grammar,
+    shots=(
+        ("Filter for the api in Europe:", 'service:"api" AND region:"eu"'),
+        ("Filter for failed logins:", 'service:"login" AND NOT status:"200"'),
+        ("Filter for all errors of the shop or the search:", '(service:"shop" OR service:"search") AND status:"500"'),
+    ),
 )
 CASES = [REGEX, CHOICE, JSON_OBJECT, JSON_TEXT, GRAMMAR]

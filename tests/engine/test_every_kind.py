@@ -28,10 +28,10 @@ def test_twenty_seeds_at_temperature_one(server, case: Case):
 def ask_with_curl(server: LiveServer, case: Case, endpoint: str) -> None:
     body = {"model": server.model, "temperature": 0, "max_tokens": 200, **case.fields}
     if endpoint == "chat":
-        body["messages"] = [{"role": "user", "content": case.prompt}]
+        body["messages"] = case.messages
         status, answer = curl(server, "/v1/chat/completions", body)
     else:
-        body["prompt"] = case.prompt
+        body["prompt"] = case.text
         status, answer = curl(server, "/v1/completions", body)
     assert status == 200, answer
     choice = json.loads(answer)["choices"][0]
