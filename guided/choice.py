@@ -1,16 +1,11 @@
-"""A list of strings -> a deterministic network over bytes (a trie); knows no vocabulary.
-
-The strings are sorted as bytes; what each shares with the one before it is already in the trie, so the new nodes of a
-string are its bytes beyond their longest common prefix. All of that is array arithmetic: no step per character in Python.
-"""
+"""A list of strings -> a deterministic network over bytes; knows no vocabulary."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from guided.automaton.network import BYTES, Network
+from guided.automaton.network import Network
+from guided.automaton.words import add_words
 from guided.errors import InvalidConstraint, LimitExceeded
 from guided.limits import Budget
 
@@ -28,69 +23,7 @@ def build_network(choices: Sequence[str], budget: Budget) -> Network:
         raise InvalidConstraint("the list of choices is empty")
     if len(choices) > MAX_CHOICES:
         raise LimitExceeded(f"{len(choices):,} choices, at most {MAX_CHOICES:,} are allowed", limit="choices")
-    encoded = sorted({choice.encode() for choice in choices})
-    parent, byte, final = _trie(encoded)
-    budget.check("choices", states=len(final))
     network = Network()
     network.root = network.rule()
-    label = np.zeros(256, dtype=np.int32)
-    for value in np.flatnonzero(np.bincount(byte, minlength=256)).tolist():
-        label[value] = network.byte_set_id(1 << value)
-    kind = np.full(len(parent), BYTES, dtype=np.int8)
-    network.define(
-        network.root, network.extend(final, parent, kind, label[byte], np.arange(1, len(final), dtype=np.int32))
-    )
+    network.define(network.root, add_words(network, [choice.encode() for choice in choices], budget))
     return network
-
-
-def _trie(words: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The trie of sorted, distinct byte strings, nodes in depth-first order.
-
-    Returns:
-        (int32[n - 1] parent of node 1.., uint8[n - 1] byte that leads to it, bool[n] a word ends here).
-    """
-    length = np.fromiter(map(len, words), dtype=np.int32, count=len(words))
-    text = np.frombuffer(b"".join(words), dtype=np.uint8)
-    begin = np.cumsum(length, dtype=np.int32) - length
-    shared = _common_prefixes(text, begin, length)
-    fresh = length - shared  # nodes that a word adds
-    first = np.cumsum(fresh, dtype=np.int32) - fresh + 1  # id of its first new node; node 0 is the root
-    # A new node and the byte that leads to it are equally far apart within one word.
-    num_edges = int(fresh.sum())
-    byte = text[np.arange(num_edges, dtype=np.int32) + np.repeat(begin + shared - (first - 1), fresh)]
-    parent = np.arange(num_edges, dtype=np.int32)  # the node before, except for the first new node of a word
-    opens = np.flatnonzero(fresh)
-    parent[first[opens] - 1] = _branch_points(shared, first, fresh)[opens]
-    final = np.zeros(num_edges + 1, dtype=bool)
-    ends = np.where(fresh > 0, first + fresh - 1, 0)  # only the empty string adds no node: it ends at the root
-    final[ends] = True
-    return parent, byte, final
-
-
-def _common_prefixes(text: np.ndarray, begin: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """int32[num_words]: bytes that each word shares with the one before it, compared one column at a time."""
-    shared = np.zeros(len(length), dtype=np.int32)
-    alive = np.arange(1, len(length))
-    depth = 0
-    while len(alive):
-        alive = alive[(length[alive] > depth) & (length[alive - 1] > depth)]
-        alive = alive[text[begin[alive] + depth] == text[begin[alive - 1] + depth]]
-        depth += 1
-        shared[alive] = depth
-    return shared
-
-
-def _branch_points(shared: np.ndarray, first: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-    """int32[num_words]: the node at depth `shared` on the path of the word before, where the new nodes hang."""
-    node = np.zeros(len(shared), dtype=np.int32)
-    owners: list[tuple[int, int]] = []  # stack of (depth of its first new node, that node), of the word before
-    rows = zip(shared.tolist(), first.tolist(), fresh.tolist(), strict=True)
-    for index, (depth, start, count) in enumerate(rows):
-        while owners and owners[-1][0] > depth:
-            owners.pop()
-        if depth and owners:
-            top_depth, top = owners[-1]
-            node[index] = top + depth - top_depth
-        if count:
-            owners.append((depth + 1, start))
-    return node

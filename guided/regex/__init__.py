@@ -11,6 +11,7 @@ from guided.automaton.char_dfa import CharDfa
 from guided.automaton.char_nfa import CharNfa, determinise
 from guided.automaton.encoding import Utf8Encoder, embed_nfa
 from guided.automaton.network import Network
+from guided.automaton.words import add_words
 from guided.errors import InvalidConstraint, LimitExceeded, Unsatisfiable
 from guided.limits import Budget
 from guided.regex.characters import warm
@@ -20,6 +21,9 @@ from guided.regex.parser import FLAGS
 from guided.regex.syntax import settle_ends, unanchored
 
 _MAY_ASSERT = re.compile(r"[$^(\\]")  # without one of these there is no assertion to settle
+
+# Words to choose from, perhaps in a group, perhaps with anchors: these need no more than their trie.
+_WORDS = re.compile(r"\^?(?:([^\\.^$*+?{\[()]*)|\((?:\?:)?([^\\.^$*+?{\[()]*)\))\$?")
 
 __all__ = ["build_network", "pattern_dfa", "pattern_nfa", "warm"]
 
@@ -68,6 +72,11 @@ def build_network(pattern: str, budget: Budget) -> Network:
     """
     network = Network()
     network.root = network.rule()
+    words = _WORDS.fullmatch(pattern)
+    if words:
+        alternatives = (words[1] if words[1] is not None else words[2]).split("|")
+        network.define(network.root, add_words(network, [word.encode() for word in alternatives], budget))
+        return network
     start = embed_nfa(network, pattern_nfa(pattern, budget=budget), Utf8Encoder(network))
     if not network.final[start] and network.first_edge[start] < 0:
         raise Unsatisfiable("no string matches this regex", source=pattern, column=0)

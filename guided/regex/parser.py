@@ -23,7 +23,7 @@ FLAGS = {"a": A, "i": I, "L": L, "m": M, "s": S, "u": U, "x": X}
 SIMPLE_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 _ORDINARY = re.compile(r"[^\\.^$*+?{\[()|]+")  # literals; a run of them is read at once
 _LEADING = re.compile(r"(\(\?(#[^)]*|[a-zA-Z]+)\)|\s)*")  # what global flags may follow
-_CASELESS_WORK = 1 << 24  # code points in the classes of a case-insensitive pattern: `re` folds them one by one
+_CASELESS_WORK = 1 << 22  # code points below U+10000 in the classes that ignore case: `re` folds them one by one
 
 
 class Parser(ABC):
@@ -37,6 +37,7 @@ class Parser(ABC):
         self.depth = 0
         self.in_look = 0  # inside how many lookarounds: there, sets are exact
         self.caseless_work = 0
+        self.num_items = 0
 
     # --- what a dialect defines -------------------------------------------------------------------------------------
 
@@ -141,6 +142,8 @@ class Parser(ABC):
             self.suffix(column)
             items[-1] = syntax.repeat(items[-1], *bounds)
             repeatable = False
+        self.num_items += len(items)
+        self.budget.check("regex", states=self.num_items)  # each is a state at least
         return syntax.sequence(items)
 
     def skip_blank(self) -> bool:
@@ -314,7 +317,7 @@ class Parser(ABC):
         self.at += 1
         characters = CharSet.from_ranges(pairs)
         if self.flags & I:
-            self.caseless_work += sum(hi - lo for lo, hi in pairs)
+            self.caseless_work += sum(min(hi, 0xFFFF) - lo for lo, hi in pairs if lo < 0xFFFF)
             if self.caseless_work > _CASELESS_WORK:
                 raise LimitExceeded(
                     "too many wide classes that ignore case", limit="seconds", column=column, source=self.pattern

@@ -168,3 +168,14 @@ def test_too_large_is_refused(pattern):
 def test_states_are_limited():
     with pytest.raises(LimitExceeded, match="states"):
         pattern_nfa("(a{1000}){1000}", budget=Budget(Limits(states=10_000)))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["", "a", "a|b|", "(yes|no|é)", "^(?:a|ab|abc)$", "^a|b$", "()", "(|a)", "a b#|c", "^x$", "a]|b}", "(?:)", "a|a"],
+)
+def test_words_to_choose_from(pattern):
+    """These take a shorter way to the network, which must make no difference."""
+    machine = ReferenceMachine(build_network(pattern, Budget()))
+    for text in ["", "a", "b", "ab", "abc", "yes", "no", "é", "a b#", "c", "x", "x\n", "a]", "b}", "|", "(a)", "yesno"]:
+        assert machine.matches(text.encode()) == (re.fullmatch(pattern, text) is not None), text
