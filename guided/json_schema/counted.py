@@ -56,6 +56,14 @@ class CountedLanguage:
         enough = count + int(self._shortest[state]) >= self.least
         return -1 if enough and 0 <= longest <= self.most - count else count
 
+    def has_other_endings(self, state: int, endings: set[str]) -> bool:
+        """Does some string that is none of `endings` lead from a state to the end? Lengths are not looked at."""
+        if self._longest[state] < 0:
+            return True
+        rest = CharDfa(self.dfa.classes, np.roll(self.dfa.delta, -state, axis=0), np.roll(self.dfa.accepting, -state))
+        rest.delta[rest.delta >= 0] = (rest.delta[rest.delta >= 0] - state) % self.dfa.num_states
+        return any(word not in endings for word in rest.trim().words(len(endings) + 1))
+
     @cached_property
     def _shortest(self) -> np.ndarray:
         """int32[num_states]: characters of a shortest way to an accepting state, -1 = none."""

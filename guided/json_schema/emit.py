@@ -258,7 +258,8 @@ class _Properties(_Writer):
 
     def _unknown_name(self, cell: Cell) -> int:
         """A rule that reads a name of the cell."""
-        language = cell.names
-        if language is None:
-            return self.emitter.strings.quoted_other(frozenset(self.progress.names))
-        return self.emitter.strings.quoted_language(language, lambda: language)
+        known = frozenset(self.progress.names)
+        if not cell.tests:
+            return self.emitter.strings.quoted_other(known)
+        language = self.emitter.normal_form.names.satisfying(cell.tests)
+        return self.emitter.strings.quoted_language(language, frozenset(filter(language.contains, known)))

@@ -7,11 +7,11 @@ names. Goes from shapes to goals and automata over names; knows no bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from guided.automaton.char_dfa import CharDfa
-from guided.json_schema.formulas import Formula, Goal
+from guided.json_schema.formulas import Goal
+from guided.json_schema.names import NameTest, name_tests, own_tests
 from guided.json_schema.objects import Names, ObjectShape
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ class Cell:
     """Unknown names with equal conditions.
 
     Attributes:
-        names: the automaton of the names, or None for all names but the known ones.
+        tests: which patterns and formulas these names satisfy and which they do not; none: all names but the known ones.
         goal: what their values satisfy.
         memberships: for each set of names in `ObjectLayout.name_sets`, whether these names are in it.
     """
 
-    names: CharDfa | None
+    tests: tuple[tuple[NameTest, bool], ...]
     goal: Goal
     memberships: tuple[bool, ...]
 
@@ -70,11 +70,10 @@ class ObjectLayout:
 
     def contains(self, names: Names, name: str) -> bool:
         """Is the name in the set?"""
-        languages = self.normal_form.languages
+        passes = self.normal_form.names.passes
         inside = (
             name in names.listed
-            or any(languages.test("pattern", pattern).contains(name) for pattern in names.patterns)
-            or any(self.normal_form.admits(formula, name) for formula in names.formulas)
+            or any(passes(test, name) for test in own_tests(names))
             or any(self.contains(part, name) for part in names.within)
         )
         return inside != names.outside
@@ -88,75 +87,51 @@ class ObjectLayout:
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """The unknown names; cells whose goal is refuted are left out."""
-        if all(_is_plain(names) for names in self.name_sets):
-            memberships = tuple(names.outside for names in self.name_sets)
-            found = [Cell(None, self._cell_goal(memberships), memberships)]
-        else:
-            found = [Cell(names, self._cell_goal(flags), flags) for names, flags in self._split()]
-        return tuple(cell for cell in found if not self.normal_form.refuted(cell.goal))
+        """The unknown names; cells without names, and those whose goal is refuted, are left out."""
+        cells = (self._cell(flags) for flags in self._split())
+        return tuple(cell for cell in cells if not self.normal_form.refuted(cell.goal))
+
+    def _cell(self, flags: dict[NameTest, bool]) -> Cell:
+        memberships = tuple(_inside(names, flags) is True for names in self.name_sets)
+        return Cell(tuple(flags.items()), self._cell_goal(memberships), memberships)
 
     def _cell_goal(self, memberships: tuple[bool, ...]) -> Goal:
         inside = dict(zip(self.name_sets, memberships, strict=True))
         return self.normal_form.formulas.goal(formula for names, formula in self.shape.general if inside[names])
 
-    def _split(self) -> list[tuple[CharDfa, tuple[bool, ...]]]:
-        """The unknown names, split by every set that is spoken of; empty parts and parts without values are left out."""
-        budget, refuted = self.normal_form.budget, self.normal_form.refuted
-        parts: list[tuple[CharDfa, tuple[bool, ...]]] = [(self.unknown_names, ())]
-        for names in self.name_sets:
-            inside, outside = self.language(names), self.language(names, negated=True)
-            halves = [
-                half
-                for dfa, flags in parts
-                for half in (
-                    (dfa.intersect(inside, budget), (*flags, True)),
-                    (dfa.intersect(outside, budget), (*flags, False)),
-                )
-            ]
-            parts = [
-                (dfa, flags)
-                for dfa, flags in halves
-                if not dfa.is_empty()
-                and not refuted(self._cell_goal(flags + (False,) * (len(self.name_sets) - len(flags))))
-            ]
+    def _split(self) -> list[dict[NameTest, bool]]:
+        """The answers to all tests that some unknown name gives; answers after which no value is left are dropped early."""
+        tests = dict.fromkeys(test for names in self.name_sets for test in name_tests(names))
+        parts: list[dict[NameTest, bool]] = [{}]
+        for test in tests:
+            halves = [{**flags, test: answer} for flags in parts for answer in (True, False)]
+            parts = [flags for flags in halves if not self._is_hopeless(flags) and self._has_names(flags)]
         return parts
 
+    def _is_hopeless(self, flags: dict[NameTest, bool]) -> bool:
+        memberships = tuple(_inside(names, flags) is True for names in self.name_sets)
+        return self.normal_form.refuted(self._cell_goal(memberships))
+
+    def _has_names(self, flags: dict[NameTest, bool]) -> bool:
+        """Does an unknown name give these answers?"""
+        language = self.normal_form.names.satisfying(tuple(flags.items()))
+        if language.is_empty():
+            return False
+        if not any(language.contains(name) for name in self.known):
+            return True
+        return any(word not in self._known_set for word in language.words(len(self.known) + 1))
+
     @cached_property
-    def unknown_names(self) -> CharDfa:
-        """Every string that is not a known name."""
-        return self.normal_form.languages.words(frozenset(self.known)).complement()
+    def _known_set(self) -> frozenset[str]:
+        return frozenset(self.known)
 
-    def language(self, names: Names, negated: bool = False) -> CharDfa:
-        """A set of names, or its complement, as an automaton; names that are a matter of reading are in neither."""
-        normal_form, budget = self.normal_form, self.normal_form.budget
-        languages = normal_form.languages
-        if names.outside == negated:
-            test = languages.test
-        else:
-            test = languages.excluded
-        parts = [languages.words(names.listed)] if names.listed else []
-        parts.extend(test("pattern", pattern) for pattern in sorted(names.patterns))
-        for formula in names.formulas:
-            parts.extend(self._satisfying(formula, names.outside == negated))
-        for part in names.within:
-            parts.append(
-                self.language(part) if names.outside == negated else self.language(part, negated=True).complement()
-            )
-        merged = reduce(lambda one, other: one.union(other, budget), parts) if parts else CharDfa.empty()
-        return merged if names.outside == negated else merged.complement()
 
-    def _satisfying(self, formula: Formula, positive: bool) -> list[CharDfa]:
-        """Automata whose union is the names that satisfy a formula; if not positive: that do not surely violate it."""
-        normal_form = self.normal_form
-        if positive:
-            return [normal_form.languages.shape(shape) for shape in normal_form.expand(formula, "string")]
-        violating = normal_form.expand(normal_form.formulas.negation(formula), "string")
-        languages = [normal_form.languages.shape(shape) for shape in violating]
-        merged = (
-            reduce(lambda one, other: one.union(other, normal_form.budget), languages) if languages else CharDfa.empty()
-        )
-        return [merged.complement()]
+def _inside(names: Names, flags: dict[NameTest, bool]) -> bool | None:
+    """Are unknown names that answer like this in the set? None: that depends on tests without an answer."""
+    answers = [flags.get(test) for test in own_tests(names)]
+    answers.extend(_inside(part, flags) for part in names.within)
+    within = True if True in answers else None if None in answers else False
+    return within if within is None else within != names.outside
 
 
 def _listed(names: Names) -> set[str]:
@@ -164,8 +139,3 @@ def _listed(names: Names) -> set[str]:
     for part in names.within:
         found |= _listed(part)
     return found
-
-
-def _is_plain(names: Names) -> bool:
-    """The set and its complement are told apart by listed names alone."""
-    return not (names.patterns or names.formulas or names.within)

@@ -20,6 +20,7 @@ from guided.json_schema.formulas import Formula, Formulas, Goal
 from guided.json_schema.keywords import TYPES
 from guided.json_schema.languages import Languages
 from guided.json_schema.literals import ANY_BOOLEAN, ANY_NULL, Literals
+from guided.json_schema.names import NameLanguages
 from guided.json_schema.numbers import ANY_NUMBER, NumberShape
 from guided.json_schema.objects import ANY_OBJECT, Atom, ObjectShape, from_atom
 from guided.json_schema.reading import Part, Reader, Shape, opposite_atom
@@ -53,6 +54,7 @@ class NormalForm:
         self.declared_only = declared_only
         self.reader = Reader(formulas)
         self.languages = Languages(budget)
+        self.names = NameLanguages(self)
         self._open: dict[Goal, int] = {}  # goals whose satisfiability is being worked out -> depth
         self._lowest: float = inf  # the outermost open goal that an answer depended on
         self._expanding: dict[tuple[Formula, str], int] = {}  # -> how many values deep it began

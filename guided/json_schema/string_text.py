@@ -31,9 +31,10 @@ class StringText:
         """A rule that reads a string of the shape, quotes included."""
         return self._rule(shape, lambda: self._build(shape))
 
-    def quoted_language(self, key: Hashable, language: Callable[[], CharDfa | None]) -> int:
-        """A rule that reads a string of a language (None: any string), quotes included; `key` stands for the language."""
-        return self._rule(key, lambda: self._build_language(language()))
+    def quoted_language(self, language: CharDfa, but: frozenset[str] = frozenset()) -> int:
+        """A rule that reads a string of a language that is none of some words, quotes included."""
+        counted = CountedLanguage(language, 0, None, self.languages.budget)
+        return self._rule((language, but), lambda: self._build_counted(counted, but))
 
     def quoted_other(self, words: frozenset[str]) -> int:
         """A rule that reads any string but the given ones, quotes included."""
@@ -60,8 +61,6 @@ class StringText:
         return known
 
     def _build(self, shape: StringShape) -> int:
-        if shape == ANY_STRING:
-            return self._build_language(None)
         if shape.words is not None:
             start, opened, read = self.network.state(), self.network.state(), self.network.state()
             self.network.edge(start, _QUOTE, opened)
@@ -76,26 +75,16 @@ class StringText:
             return start
         return self._build_counted(self.languages.counted(shape))
 
-    def _build_language(self, language: CharDfa | None) -> int:
+    def _build_counted(self, language: CountedLanguage, but: frozenset[str] = frozenset()) -> int:
         start = self.network.state()
-        if language is None:
+        if but or language.is_counted or language.dfa.num_states > _CHUNK:
             opened = self.network.state()
             self.network.edge(start, _QUOTE, opened)
-            self.network.call(opened, self.counting(0, None), self.end)
+            self.network.call(opened, _Walk(self, language, but).rule(0, 0, "" if but else None), self.end)
             return start
-        if language.num_states > _CHUNK:
-            return self._build_counted(CountedLanguage(language, 0, None, self.languages.budget))
         read = self.network.state()
         self.network.edge(read, _QUOTE, self.end)
-        self.network.edge(start, _QUOTE, embed_dfa(self.network, language, self.encoder, read))
-        return start
-
-    def _build_counted(self, language: CountedLanguage) -> int:
-        if not language.is_counted and language.dfa.num_states <= _CHUNK:
-            return self._build_language(language.dfa)
-        start, opened = self.network.state(), self.network.state()
-        self.network.edge(start, _QUOTE, opened)
-        self.network.call(opened, _Walk(self, language).rule(0, 0), self.end)
+        self.network.edge(start, _QUOTE, embed_dfa(self.network, language.dfa, self.encoder, read))
         return start
 
     def _word(self, source: int, text: str, target: int) -> None:
@@ -135,32 +124,50 @@ class StringText:
 
 
 class _Walk:
-    """A language laid out as it is reached: one rule for each state of the automaton and count of characters."""
+    """A language laid out as it is reached: one rule for each state of the automaton, count of characters and prefix.
 
-    def __init__(self, text: StringText, language: CountedLanguage) -> None:
+    The prefix is kept while it is one of an excluded word, and is None once it is not.
+    """
+
+    def __init__(self, text: StringText, language: CountedLanguage, but: frozenset[str] = frozenset()) -> None:
         self.text = text
         self.language = language
-        self._rules: dict[tuple[int, int], int] = {}
+        self.but = but
+        self._following = following_characters(but)
+        self._rules: dict[tuple[int, int, str | None], int] = {}
 
-    def rule(self, state: int, count: int) -> int:
+    def rule(self, state: int, count: int, prefix: str | None) -> int:
         """A rule that reads the rest of the string and the closing quote."""
-        key = (state, self.language.key(state, count))
+        key = (state, self.language.key(state, count), prefix)
         known = self._rules.get(key)
         if known is None:
-            known = self._rules[key] = self.text.network.rule(lambda: self._build(state, count))
+            known = self._rules[key] = self.text.network.rule(lambda: self._build(state, count, prefix))
         return known
 
-    def _build(self, state: int, count: int) -> int:
-        network, language = self.text.network, self.language
-        start = network.state()
-        if language.accepts(state, count):
-            network.edge(start, _QUOTE, self.text.end)
-        for target, characters in language.dfa.out(state):
-            if language.can_end(target, count + 1):
-                after = network.state()
-                self.text.encoder.char(start, characters, after)
-                network.call(after, self.rule(target, count + 1), self.text.end)
+    def _build(self, state: int, count: int, prefix: str | None) -> int:
+        start = self.text.network.state()
+        if self.language.accepts(state, count) and prefix not in self.but:
+            self.text.network.edge(start, _QUOTE, self.text.end)
+        following = CharSet.of("".join(sorted(self._following.get(prefix, ())))) if prefix is not None else CharSet()
+        for target, characters in self.language.dfa.out(state):
+            if not self.language.can_end(target, count + 1):
+                continue
+            self._move(start, characters - following, target, count + 1, None)
+            for character in sorted(self._following.get(prefix, ())) if prefix is not None else ():
+                if character in characters and self._has_others(target, prefix + character):
+                    self._move(start, CharSet.of(character), target, count + 1, prefix + character)
         return start
+
+    def _move(self, start: int, characters: CharSet, target: int, count: int, prefix: str | None) -> None:
+        if characters:
+            after = self.text.network.state()
+            self.text.encoder.char(start, characters, after)
+            self.text.network.call(after, self.rule(target, count, prefix), self.text.end)
+
+    def _has_others(self, state: int, prefix: str) -> bool:
+        """Does the language go on from here with anything but the excluded words?"""
+        endings = {word[len(prefix) :] for word in self.but if word.startswith(prefix)}
+        return self.language.has_other_endings(state, endings)
 
 
 class _OtherThan:
@@ -169,10 +176,7 @@ class _OtherThan:
     def __init__(self, text: StringText, words: frozenset[str]) -> None:
         self.text = text
         self.words = words
-        self._following: dict[str, set[str]] = {}  # prefix -> the characters with which a word goes on
-        for word in words:
-            for length, character in enumerate(word):
-                self._following.setdefault(word[:length], set()).add(character)
+        self._following = following_characters(words)
         self._rules: dict[str, int] = {}
 
     def rule(self, prefix: str) -> int:
@@ -195,3 +199,12 @@ class _OtherThan:
             text.encoder.char(start, CharSet.of(character), after)
             network.call(after, self.rule(prefix + character), text.end)
         return start
+
+
+def following_characters(words: frozenset[str]) -> dict[str, set[str]]:
+    """prefix -> the characters with which one of the words goes on after it."""
+    following: dict[str, set[str]] = {}
+    for word in words:
+        for length, character in enumerate(word):
+            following.setdefault(word[:length], set()).add(character)
+    return following
