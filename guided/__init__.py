@@ -1,11 +1,21 @@
-"""Guided decoding: constraints compiled into automata over bytes, indexed by the vocabulary of a model."""
+"""Guided decoding: constraints compiled into automata over bytes, indexed by the vocabulary of a model.
 
-from guided.compiler import compile, warm_up
-from guided.constraint import Constraint
-from guided.errors import ConstraintError, InvalidConstraint, LimitExceeded, Unsatisfiable, UnsupportedKeyword
-from guided.index.token_index import TokenIndex
-from guided.limits import Limits
-from guided.vocabulary import Vocabulary
+The names below are loaded when they are first used, so that what needs none of the compiled kernels, such as the help of
+the command line, starts at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from guided.compiler import compile, warm_up
+    from guided.constraint import Constraint
+    from guided.errors import ConstraintError, InvalidConstraint, LimitExceeded, Unsatisfiable, UnsupportedKeyword
+    from guided.index.token_index import TokenIndex
+    from guided.limits import Limits
+    from guided.vocabulary import Vocabulary
 
 __all__ = [
     "Constraint",
@@ -20,3 +30,28 @@ __all__ = [
     "compile",
     "warm_up",
 ]
+
+_HOMES = {
+    "Constraint": "guided.constraint",
+    "ConstraintError": "guided.errors",
+    "InvalidConstraint": "guided.errors",
+    "LimitExceeded": "guided.errors",
+    "Limits": "guided.limits",
+    "TokenIndex": "guided.index.token_index",
+    "Unsatisfiable": "guided.errors",
+    "UnsupportedKeyword": "guided.errors",
+    "Vocabulary": "guided.vocabulary",
+    "compile": "guided.compiler",
+    "warm_up": "guided.compiler",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'guided' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

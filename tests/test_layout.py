@@ -26,6 +26,8 @@ ARROWS: dict[str, set[str]] = {
     "grammar": AUTOMATA | {"regex", "json_schema"},
     "index": INDEXING,
     "cache": INDEXING | {"index"},
+    "explain": AUTOMATA,
+    "plot": AUTOMATA | {"explain"},
     "compiler": INDEXING | {"regex", "choice", "json_schema", "grammar", "index", "cache"},
     "masking": INDEXING | {"index"},
     "vllm_adapters": INDEXING | {"index", "cache", "compiler", "masking"},

@@ -18,6 +18,12 @@ def shortest_completions(network, machine, slices, steps, rows) -> np.ndarray:
     Breadth first from the accepting states over reversed token transitions. A state's successors are found by one walk over the
     vocabulary, slices that the state reads whole counted by length only. Arguments as for `guided.index.kernels.fill_row`.
     """
+    begin, successors = token_graph(network, machine, slices, steps, rows)
+    return _breadth_first(begin, successors, machine.flags[: len(begin) - 1, ACCEPTING].copy())
+
+
+def token_graph(network, machine, slices, steps, rows) -> tuple[np.ndarray, np.ndarray]:
+    """(int64[states + 1] begin, int32[] successors): one token leads from s to successors[begin[s]:begin[s + 1]]."""
     states = int(machine.counts[CONFIGS])
     begin = np.zeros(states + 1, np.int64)
     successors = np.empty(4 * states, np.int32)
@@ -28,7 +34,7 @@ def shortest_completions(network, machine, slices, steps, rows) -> np.ndarray:
         if done == states:
             break
         successors = np.concatenate([successors, np.empty_like(successors)])
-    return _breadth_first(begin, successors, machine.flags[:states, ACCEPTING].copy())
+    return begin, successors
 
 
 @njit(cache=True)

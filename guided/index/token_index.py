@@ -26,7 +26,8 @@ from guided.index.kernels import (
     UNKNOWN,
     WANTED,
 )
-from guided.index.shortest import shortest_completions
+from guided.index.longest import longest_completion
+from guided.index.shortest import shortest_completions, token_graph
 from guided.index.slices import NUM_SLICED, Slices, slices_of
 from guided.limits import Budget
 from guided.vocabulary import Vocabulary
@@ -173,6 +174,11 @@ class TokenIndex:
             self.close()
             self._min_tokens = shortest_completions(*self._arrays())
         return int(self._min_tokens[state])
+
+    def max_tokens(self) -> int | None:
+        """Most tokens from the start to an end, the stop token not counted; None = unbounded. Closes the index first."""
+        self.close()
+        return longest_completion(*token_graph(*self._arrays()), self.start)
 
     def accepts(self, text: str | bytes) -> bool:
         """Does the whole text satisfy the constraint? Byte level, no tokenizer involved."""

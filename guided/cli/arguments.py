@@ -1,0 +1,179 @@
+"""The command line: what each command accepts, and the constraint and limits that were given. Compiles nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from guided.constraint import ADDITIONAL_PROPERTIES, GRAMMAR_SYNTAX, PROPERTY_ORDER, WHITESPACE, Constraint
+from guided.errors import InvalidConstraint
+from guided.limits import Limits
+
+_SCHEMA_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order")
+
+
+class UsageError(Exception):
+    """The command cannot be carried out as it was given."""
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments of one command; exits with code 2 and a usage line where they make no sense."""
+    parser = argparse.ArgumentParser(
+        prog="guided",
+        description="Compiles constraints and shows what they allow.",
+        epilog="Exit codes: 0 fine, 1 the text does not match or the constraint is refused, 2 wrong usage.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, add in _COMMANDS.items():
+        summary = (add.__doc__ or "").rstrip(".")
+        command = commands.add_parser(name, help=summary[0].lower() + summary[1:], description=add.__doc__)
+        add(command)
+        _add_constraint(command)
+        _add_limits(command)
+        command.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    return parser.parse_args(arguments)
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def _compile(command: argparse.ArgumentParser) -> None:
+    """Compile a constraint into an index and say how large it is."""
+    _add_tokenizer(command)
+    command.add_argument("--output", type=Path, metavar="FILE", help="write the index here")
+
+
+def _check(command: argparse.ArgumentParser) -> None:
+    """Does a text match, and if not, where does it stop and what could come there?"""
+    command.add_argument("text", metavar="TEXT", help='the text; "-" reads it from stdin, without its last line break')
+    command.add_argument("--keep-newline", action="store_true", help="the last line break of stdin is part of the text")
+    _add_tokenizer(command)
+
+
+def _explain(command: argparse.ArgumentParser) -> None:
+    """Show states, fewest and most tokens, sizes, time by stage and sample outputs of a constraint."""
+    _add_tokenizer(command)
+    command.add_argument("--samples", type=_count, default=4, metavar="N", help="random outputs (default %(default)s)")
+    command.add_argument("--seed", type=int, default=0, help="of the random outputs (default %(default)s)")
+
+
+def _plot(command: argparse.ArgumentParser) -> None:
+    """Draw the automaton of a constraint as SVG."""
+    command.add_argument("--output", type=Path, metavar="FILE.svg", help="write the picture here instead of to stdout")
+    command.add_argument(
+        "--max-states", type=_count, default=40, metavar="N", help="more are not drawn (default %(default)s)"
+    )
+    command.add_argument("--direction", choices=("auto", "right", "down"), default="auto")
+    command.add_argument(
+        "--escapes", action="store_true", help="draw the escapes inside of JSON strings too, such as \\n and \\u00e9"
+    )
+    command.add_argument("--title", help="the heading (default: the constraint itself)")
+
+
+_COMMANDS = {"compile": _compile, "check": _check, "explain": _explain, "plot": _plot}
+
+
+# --- what they share --------------------------------------------------------------------------------------------------
+
+
+def _add_constraint(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("constraint (one of)").add_mutually_exclusive_group(required=True)
+    group.add_argument("--regex", metavar="PATTERN", help="a Python regular expression")
+    group.add_argument("--schema", metavar="FILE", help='a JSON Schema; "-" reads stdin')
+    group.add_argument("--json-schema", metavar="TEXT", help="a JSON Schema, as text")
+    group.add_argument("--choice", action="append", metavar="TEXT", help="one of the choices; give it for each")
+    group.add_argument("--choices", metavar="FILE", help='choices, one a line or a JSON list; "-" reads stdin')
+    group.add_argument("--grammar", metavar="FILE", help='a Lark or GBNF grammar; "-" reads stdin')
+    options = command.add_argument_group("options of the constraint")
+    options.add_argument("--syntax", choices=GRAMMAR_SYNTAX, help="of the grammar (default: what it looks like)")
+    options.add_argument("--whitespace", choices=WHITESPACE, help="between the tokens of a JSON document")
+    options.add_argument("--whitespace-pattern", metavar="REGEX", help="the same, as a regex")
+    options.add_argument("--additional-properties", choices=ADDITIONAL_PROPERTIES)
+    options.add_argument("--property-order", choices=PROPERTY_ORDER)
+
+
+def _add_tokenizer(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--tokenizer", metavar="FOLDER", help="model folder, tokenizer file or hub name (default: the embedded model)"
+    )
+    command.add_argument(
+        "--vocabulary-size", type=_count, metavar="N", help="width of the model's logits (default: the tokenizer's)"
+    )
+
+
+def _add_limits(command: argparse.ArgumentParser) -> None:
+    default = Limits()
+    limits = command.add_argument_group("limits")
+    limits.add_argument("--limit-seconds", type=float, default=default.seconds, metavar="S", help="default %(default)s")
+    limits.add_argument("--limit-states", type=_count, default=default.states, metavar="N", help="default %(default)s")
+    limits.add_argument(
+        "--limit-memory", type=_count, default=default.memory_bytes >> 20, metavar="MIB", help="default %(default)s"
+    )
+    limits.add_argument(
+        "--limit-bytes", type=_count, default=default.constraint_bytes, metavar="N", help="of the constraint's text"
+    )
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def limits_of(args: argparse.Namespace) -> Limits:
+    return Limits(
+        constraint_bytes=args.limit_bytes,
+        states=args.limit_states,
+        seconds=args.limit_seconds,
+        memory_bytes=args.limit_memory << 20,
+    )
+
+
+def constraint_of(args: argparse.Namespace) -> Constraint:
+    """The constraint that was given.
+
+    Raises:
+        ConstraintError: it is refused for what it says.
+        UsageError: an option that does not go with it, or a file that cannot be read.
+    """
+    is_schema = args.schema is not None or args.json_schema is not None
+    given = {name: value for name in _SCHEMA_OPTIONS if (value := getattr(args, name)) is not None}
+    if given and not is_schema:
+        raise UsageError(f"--{next(iter(given)).replace('_', '-')} goes with a JSON Schema only")
+    if args.syntax and args.grammar is None:
+        raise UsageError("--syntax goes with --grammar only")
+    if is_schema:
+        text = args.json_schema if args.json_schema is not None else read_text(args.schema)
+        return Constraint.json_schema(text, **given)
+    if args.regex is not None:
+        return Constraint.regex(args.regex)
+    if args.grammar is not None:
+        return Constraint.grammar(read_text(args.grammar), syntax=args.syntax)
+    return Constraint.choice(args.choice if args.choice is not None else _choices(read_text(args.choices)))
+
+
+def _choices(text: str) -> list[str]:
+    """A JSON list, or one choice a line."""
+    if not text.lstrip().startswith("["):
+        return text.splitlines()
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidConstraint(f"the file of choices begins like a JSON list but is none: {error}") from error
+
+
+def read_text(name: str) -> str:
+    """The text of a file, or of stdin for "-"."""
+    try:
+        return sys.stdin.buffer.read().decode() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from error

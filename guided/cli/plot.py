@@ -1,0 +1,57 @@
+"""`guided plot`: a constraint in, its automaton as an SVG picture out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from guided.cli.arguments import UsageError
+from guided.cli.report import write_json
+from guided.cli.stages import Stages
+from guided.constraint import Constraint
+from guided.plot import plot
+
+
+def run(args: argparse.Namespace) -> int:
+    if (
+        (args.schema is not None or args.json_schema is not None)
+        and not args.whitespace
+        and not args.whitespace_pattern
+    ):
+        args.whitespace = "compact"  # every layout of a document is one more copy of the whole automaton
+    stages = Stages(args)
+    dfa = stages.automaton()
+    stages.budget.restart()
+    svg, graph = plot(
+        dfa,
+        args.title or _title(stages.constraint),
+        max_states=args.max_states,
+        direction=args.direction,
+        json_escapes=args.escapes or stages.constraint.kind != "json",
+    )
+    if args.output is not None:
+        try:
+            args.output.write_text(svg, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{args.output} cannot be written: {error.strerror}") from error
+    if args.json:
+        facts = {"states": graph.num_states, "whole": graph.is_whole, "cut": bool(graph.num_cut or graph.open)}
+        drawn = len(graph.edges) - len(graph.open)
+        write_json({"ok": True, **facts, "drawn": drawn, **({} if args.output else {"svg": svg})})
+    elif args.output is None:
+        sys.stdout.write(svg)
+    return 0
+
+
+def _title(constraint: Constraint) -> str:
+    """The constraint in one line."""
+    match constraint.kind:
+        case "regex":
+            return constraint.value
+        case "choice":
+            return "one of: " + ", ".join(constraint.value)
+        case "json":
+            return json.dumps(constraint.value, ensure_ascii=False)
+    lines = [line.strip() for line in constraint.value.splitlines()]
+    return next((line for line in lines if line and not line.startswith(("#", "//"))), "grammar")
