@@ -14,14 +14,18 @@ from guided.automaton.network import BYTES, Network
 from guided.limits import Budget
 
 
+_BYTES_PER_NODE = 64  # in the network and in its mirror for the kernels
+
+
 def add_words(network: Network, words: Iterable[bytes], budget: Budget) -> int:
     """Adds a deterministic automaton that matches exactly the given strings (at least one); returns its start state.
 
     Raises:
-        LimitExceeded: more states than the limits allow.
+        LimitExceeded: the trie needs more memory than the limits allow. Its states are not counted against the limit of
+            states: they are data, as the list is, and only those that the output reaches become states of the automaton.
     """
     parent, byte, final = _trie(sorted(set(words)))
-    budget.check("a list of strings", states=len(final))
+    budget.check("a list of strings", memory_bytes=len(final) * _BYTES_PER_NODE)
     label = np.zeros(256, dtype=np.int32)
     for value in np.flatnonzero(np.bincount(byte, minlength=256)).tolist():
         label[value] = network.byte_set_id(1 << value)
