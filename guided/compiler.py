@@ -53,7 +53,13 @@ def build_network(constraint: Constraint, budget: Budget) -> Network:
 
 
 def warm_up() -> None:
-    """Compiles or loads every kernel, so that no request waits for Numba: seconds the first time, then from its disk cache."""
+    """Compiles or loads every kernel, so that no request waits for Numba: seconds the first time, then from its disk cache.
+
+    The tables of characters that regexes ask for (`\\w`, case) are computed too.
+    """
+    from guided import regex
+
+    regex.warm()
     vocabulary = Vocabulary.from_tokens([b"a", b"\xc3", b"\xa9", b"", b""], eos_ids=[3], special_token_ids={"<s>": 4})
     network = Network()
     network.root = network.rule()
