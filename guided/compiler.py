@@ -5,7 +5,8 @@ from __future__ import annotations
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import Network
 from guided.constraint import Constraint
-from guided.errors import InvalidConstraint
+from guided.errors import InvalidConstraint, Unsatisfiable
+from guided.index.slices import unwritable_bytes
 from guided.index.token_index import TokenIndex
 from guided.limits import Budget, Limits
 from guided.vocabulary import Vocabulary
@@ -18,7 +19,11 @@ def compile(constraint: Constraint, vocabulary: Vocabulary, limits: Limits | Non
         ConstraintError: the constraint is refused; see `guided.errors`.
     """
     budget = Budget(limits or Limits())
-    index = TokenIndex(LazyDfa(build_network(constraint, budget), budget), vocabulary)
+    network = build_network(constraint, budget)
+    # A network with late rules is written in JSON strings, where every character has a spelling in ASCII too.
+    if network.is_complete and network.lose_bytes(unwritable_bytes(vocabulary)) and not network.trim():
+        raise Unsatisfiable("no token of this model's vocabulary can write what the constraint asks for")
+    index = TokenIndex(LazyDfa(network, budget), vocabulary)
     index.mask(index.start)
     return index
 

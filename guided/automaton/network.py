@@ -197,6 +197,14 @@ class Network:
 
     # --- liveness ---------------------------------------------------------------------------------------------------
 
+    def lose_bytes(self, missing: ByteSet) -> bool:
+        """Takes bytes that cannot be written out of every byte set; True if an edge lost all it had: then `trim` is due."""
+        emptied = False
+        for label, symbols in enumerate(self.byte_sets):
+            self.byte_sets[label] = symbols & ~missing
+            emptied = emptied or not self.byte_sets[label]
+        return emptied
+
     def trim(self) -> bool:
         """Drops every edge that cannot be part of a complete string; False if the root matches no string at all.
 
@@ -223,6 +231,8 @@ class Network:
         users: dict[int, list[tuple[int, int, int, int]]] = {}
         for state in range(len(self.final)):
             for kind, label, target in self.edges_of(state):
+                if kind == BYTES and not self.byte_sets[label]:
+                    continue
                 edge = (state, kind, label, target)
                 users.setdefault(target, []).append(edge)
                 if kind in CALLS:
@@ -233,8 +243,11 @@ class Network:
         previous, edge = -1, self.first_edge[state]
         while edge >= 0:
             following = self.next_edge[edge]
-            called = self.kind[edge] not in CALLS or productive[self.rule_start[self.label[edge]]]
-            if productive[self.target[edge]] and called:
+            kind, label = self.kind[edge], self.label[edge]
+            passable = (
+                self.byte_sets[label] if kind == BYTES else kind not in CALLS or productive[self.rule_start[label]]
+            )
+            if productive[self.target[edge]] and passable:
                 previous = edge
             elif previous < 0:
                 self.first_edge[state] = following

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from guided.automaton.network import special_token_bytes
+from guided.automaton.network import ByteSet, byte_set, special_token_bytes
 from guided.vocabulary import Vocabulary
 from guided.vocabulary.trie import TokenBytes, Trie
 
@@ -73,6 +73,13 @@ def _rest(tokens: TokenBytes, ids: np.ndarray, special_token_ids: dict[str, int]
     all_ids = np.concatenate([ids, np.fromiter(special_token_ids.values(), np.int64)]).astype(np.int32)
     trie = Trie.build(TokenBytes.from_pieces(pieces))
     return Trie(trie.byte, trie.depth, trie.subtree_end, trie.token_start, all_ids[trie.token_ids])
+
+
+@lru_cache(maxsize=4)
+def unwritable_bytes(vocabulary: Vocabulary) -> ByteSet:
+    """The bytes of valid UTF-8 that no token of the vocabulary has."""
+    used = np.bincount(vocabulary.token_bytes.data, minlength=256)
+    return byte_set(byte for byte in range(0xF5) if not used[byte])
 
 
 def _nodes(tries: list[Trie], begin: np.ndarray) -> np.ndarray:

@@ -84,7 +84,10 @@ class _Plan:
             return False
         position = self.layout.name_sets.index(atom.names)
         for cell in self.layout.cells:
-            if cell.memberships[position] and self.progress.normal_form.names.satisfying(cell.tests).max_length() is None:
+            if (
+                cell.memberships[position]
+                and self.progress.normal_form.names.satisfying(cell.tests).max_length() is None
+            ):
                 goal = self.progress.normal_form.formulas.goal((*cell.goal.formulas, formula))
                 if self.has_value(goal):
                     self.unknown += 1

@@ -1,0 +1,33 @@
+"""Where the stages meet: what only shows when a constraint and a vocabulary come together."""
+
+from __future__ import annotations
+
+import pytest
+
+import guided
+
+ASCII_WITHOUT_X = guided.Vocabulary.from_tokens([bytes([byte]) for byte in range(128) if byte != ord("x")])
+
+
+def test_text_that_no_token_can_write_is_left_out():
+    index = guided.compile(guided.Constraint.choice(["axe", "add", "box"]), ASCII_WITHOUT_X)
+    index.close()
+    assert [choice for choice in ("axe", "add", "box") if index.accepts(choice)] == ["add"]
+    assert all(index.mask(state).any() or index.is_accepting(state) for state in range(index.num_states))
+
+
+def test_a_constraint_that_no_token_can_write_is_refused():
+    with pytest.raises(guided.Unsatisfiable, match="vocabulary"):
+        guided.compile(guided.Constraint.regex("x+|é"), ASCII_WITHOUT_X)
+
+
+def test_a_set_of_characters_keeps_those_that_can_be_written():
+    index = guided.compile(guided.Constraint.regex("[w-z]+"), ASCII_WITHOUT_X)
+    assert index.accepts("wyz")
+    assert not index.accepts("wx")
+
+
+def test_the_size_of_the_constraint_is_limited():
+    with pytest.raises(guided.LimitExceeded) as refused:
+        guided.compile(guided.Constraint.choice(["a" * 2000]), ASCII_WITHOUT_X, guided.Limits(constraint_bytes=1000))
+    assert refused.value.limit == "constraint_bytes"
