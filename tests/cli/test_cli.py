@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -267,3 +268,12 @@ def test_help_needs_no_numba():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "--samples" in done.stdout
+
+
+def test_the_example_of_the_documentation(guided, model_folder):
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    example = re.search(r"^    \$ guided check (.*)\n((?:    .*\n)+)", page, re.MULTILINE)
+    assert example
+    code, out, _ = guided("check", *shlex.split(example[1]), "--tokenizer", str(model_folder))
+    assert code == 1
+    assert out == "".join(line[4:] for line in example[2].splitlines(keepends=True))
