@@ -80,6 +80,7 @@ class _Product:
         self._split_characters()
         self._after: dict[tuple, tuple | None] = {}
         self._work = 0
+        self._step_cache: dict[tuple, list[tuple[tuple, tuple[int, ...]]]] = {}
         self._unions: dict[tuple[int, ...], CharSet] = {}
         self.out = CharNfa()
         self.nothing: Behind = (_NONE,) * len(nfa.bodies)
@@ -167,13 +168,25 @@ class _Product:
 
     def _read(self, source: int, pending: Pending, behind: Behind, characters: CharSet, target: int) -> None:
         """The edges that leave a product state over the characters of one edge of the automaton."""
-        by_key: dict[tuple, list[int]] = {}
-        for index in self.classes_of[characters]:
-            after = self._advance(pending, behind, index)
-            if after is not None:
-                by_key.setdefault(self._key(target, *after), []).append(index)
+        by_key: dict[tuple, tuple[int, ...]] = {}
+        for after, indexes in self._steps(pending, behind, characters):
+            key = self._key(target, *after)
+            by_key[key] = by_key.get(key, ()) + indexes
         for key, indexes in by_key.items():
-            self.out.arc(source, self._union(tuple(indexes)), self._id(key))
+            self.out.arc(source, self._union(indexes), self._id(key))
+
+    def _steps(self, pending: Pending, behind: Behind, characters: CharSet) -> list[tuple[tuple, tuple[int, ...]]]:
+        """(pending and behind afterwards, the classes that lead there) for one character of a set."""
+        key = (pending, behind, characters)
+        known = self._step_cache.get(key)
+        if known is None:
+            by_after: dict[tuple, tuple[int, ...]] = {}
+            for index in self.classes_of[characters]:
+                after = self._advance(pending, behind, index)
+                if after is not None:
+                    by_after[after] = (*by_after.get(after, ()), index)
+            known = self._step_cache[key] = list(by_after.items())
+        return known
 
     def _union(self, indexes: tuple[int, ...]) -> CharSet:
         known = self._unions.get(indexes)
