@@ -94,8 +94,8 @@ class CharDfa:
         """Only states that are reached from the start and reach an accepting one, in order of first visit."""
         sources, columns = np.nonzero(self.delta >= 0)
         targets = self.delta[sources, columns]
-        forward = _reach(sources, targets, np.array([0]), self.num_states)
-        keep = forward & _reach(targets, sources, np.flatnonzero(self.accepting), self.num_states)
+        keep = _reach(targets, sources, np.flatnonzero(self.accepting), self.num_states)
+        keep &= _reach(sources, targets, np.zeros(1, dtype=np.int64), self.num_states)
         if not keep[0]:
             return CharDfa.empty()
         if keep.all():
@@ -239,21 +239,22 @@ class CharDfa:
 
 
 def _reach(sources: np.ndarray, targets: np.ndarray, roots: np.ndarray, num_states: int) -> np.ndarray:
-    """bool[num_states]: reached from the roots over the edges source -> target, one frontier at a time."""
-    order = np.argsort(sources, kind="stable")
-    targets = targets[order]
-    first = np.searchsorted(sources[order], np.arange(num_states + 1))
+    """bool[num_states]: reached from the roots over the edges source -> target."""
     reached = np.zeros(num_states, dtype=bool)
     reached[roots] = True
-    frontier = roots
-    while len(frontier):
-        counts = first[frontier + 1] - first[frontier]
-        ends = np.cumsum(counts)
-        edges = np.arange(ends[-1]) + np.repeat(first[frontier] - ends + counts, counts)
-        found = targets[edges]
-        frontier = np.unique(found[~reached[found]])
-        reached[frontier] = True
-    return reached
+    if reached.all():
+        return reached
+    edges = np.unique(sources * np.int64(num_states) + targets)
+    first = np.searchsorted(edges, np.arange(num_states + 1) * num_states).tolist()
+    following = (edges % num_states).tolist()
+    seen, worklist = reached.tolist(), roots.tolist()
+    while worklist:
+        state = worklist.pop()
+        for target in following[first[state] : first[state + 1]]:
+            if not seen[target]:
+                seen[target] = True
+                worklist.append(target)
+    return np.array(seen, dtype=bool)
 
 
 def align(left: CharDfa, right: CharDfa) -> tuple[tuple[CharSet, ...], np.ndarray, np.ndarray]:

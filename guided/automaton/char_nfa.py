@@ -57,6 +57,8 @@ class CharNfa:
 
     def closure(self, states: set[int]) -> frozenset[int]:
         """The states and all that empty edges reach from them."""
+        if not any(self.empty[state] for state in states):
+            return frozenset(states)
         reached, worklist = set(states), list(states)
         while worklist:
             for target in self.empty[worklist.pop()]:
@@ -169,47 +171,58 @@ def determinise(nfa: CharNfa, budget: Budget) -> CharDfa:
     Raises:
         LimitExceeded: more subsets than `limits.states`, or out of time.
     """
-    blocks, moves = _moves_by_block(nfa)
-    start = nfa.closure({nfa.start})
+    alive = nfa.live()
+    if not alive[nfa.start]:
+        return CharDfa.empty()
+    blocks, moves = _moves_by_block(nfa, alive)
+    start = frozenset(state for state in nfa.closure({nfa.start}) if alive[state])
     ids, order = {start: 0}, [start]
     rows: list[list[int]] = []
     work = 0
-    for subset in order:  # grows while it is walked
-        targets: list[set[int]] = [set() for _ in blocks]
-        for state in subset:
-            work += 1
-            for block, reached in moves[state]:
-                targets[block] |= reached
-        row = []
-        for reached in targets:
-            key = frozenset(reached)
-            if key and key not in ids:
-                ids[key] = len(order)
-                order.append(key)
-            row.append(ids[key] if key else -1)
+    for subset in order:  # grows while it is walked; a subset of live states is live, so nothing is to be trimmed
+        row = [-1] * len(blocks)
+        for block, reached in _moves_of(subset, moves).items():
+            known = ids.get(reached)
+            if known is None:
+                known = ids[reached] = len(order)
+                order.append(reached)
+            row[block] = known
         rows.append(row)
+        work += len(subset)
         if work >= 256:
             budget.check("determinisation", states=len(order))
             work = 0
     budget.check("determinisation", states=len(order))
     accepting = np.fromiter((not nfa.accepting.isdisjoint(subset) for subset in order), dtype=bool, count=len(order))
-    return CharDfa(tuple(blocks), np.array(rows, dtype=np.int32).reshape(len(order), len(blocks)), accepting).trim()
+    return CharDfa(tuple(blocks), np.array(rows, dtype=np.int32).reshape(len(order), len(blocks)), accepting)
 
 
-def _moves_by_block(nfa: CharNfa) -> tuple[list[CharSet], list[list[tuple[int, frozenset[int]]]]]:
-    """The partition, and per state (block, closed set of targets)."""
+def _moves_of(subset: frozenset[int], moves: list[dict[int, frozenset[int]]]) -> dict[int, frozenset[int]]:
+    """Block -> the closed set of states that the subset reaches over it."""
+    by_block: dict[int, frozenset[int]] = {}
+    for state in subset:
+        for block, reached in moves[state].items():
+            known = by_block.get(block)
+            by_block[block] = reached if known is None else known | reached
+    return by_block
+
+
+def _moves_by_block(nfa: CharNfa, alive: list[bool]) -> tuple[list[CharSet], list[dict[int, frozenset[int]]]]:
+    """The partition, and per state: block -> closed set of live targets."""
     distinct = list({characters: None for arcs in nfa.arcs for characters, _ in arcs})
     blocks, members = partition(distinct)
     blocks_of = {characters: np.flatnonzero(members[row]).tolist() for row, characters in enumerate(distinct)}
     closures: dict[int, frozenset[int]] = {}
-    moves: list[list[tuple[int, frozenset[int]]]] = []
+    moves: list[dict[int, frozenset[int]]] = []
     for arcs in nfa.arcs:
         by_block: dict[int, frozenset[int]] = {}
         for characters, target in arcs:
+            if not alive[target]:
+                continue
             if target not in closures:
-                closures[target] = nfa.closure({target})
+                closures[target] = frozenset(state for state in nfa.closure({target}) if alive[state])
             for block in blocks_of[characters]:
                 known = by_block.get(block)
                 by_block[block] = closures[target] if known is None else known | closures[target]
-        moves.append(list(by_block.items()))
+        moves.append(by_block)
     return blocks, moves

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -172,19 +173,16 @@ def partition(sets: Iterable[CharSet]) -> tuple[list[CharSet], np.ndarray]:
         block is part of the set. Cf. D'Antoni and Veanes, "Minimization of Symbolic Automata", 2014.
     """
     sets = list(sets)
-    starts = np.unique(np.fromiter((b for s in (ANY, *sets) for b in s.bounds), dtype=np.int64))[:-1]
-    ends = np.append(starts[1:], 0x110000)
-    scalar = (starts < _SURROGATES[0]) | (starts >= _SURROGATES[1])
-    starts, ends = starts[scalar], ends[scalar]
-    inside = np.zeros((len(sets), len(starts)), dtype=bool)  # set, segment between two boundaries -> is part
-    for row, members in enumerate(sets):
-        inside[row] = np.searchsorted(np.asarray(members.bounds, dtype=np.int64), starts, side="right") & 1
-    signature, block_of = np.unique(np.packbits(inside, axis=0), axis=1, return_inverse=True)
-    block_of = block_of.reshape(-1)
-    ranges: list[list[tuple[int, int]]] = [[] for _ in range(signature.shape[1] if len(sets) else 1)]
-    for lo, hi, block in zip(
-        starts.tolist(), ends.tolist(), block_of.tolist() if len(sets) else [0] * len(starts), strict=True
-    ):
-        ranges[block].append((lo, hi - 1))
-    first = np.unique(block_of, return_index=True)[1] if len(sets) else np.zeros(1, dtype=np.int64)
-    return [CharSet.from_ranges(block) for block in ranges], inside[:, first]
+    flips: dict[int, int] = {}  # code point -> bit i set = membership in set i flips here; the last bit is that of ANY
+    for index, members in enumerate((*sets, ANY)):
+        for point in members.bounds:
+            flips[point] = flips.get(point, 0) ^ (1 << index)
+    points = sorted(flips)
+    bounds: dict[int, list[int]] = {}  # in which sets -> boundaries of the block
+    inside = 0
+    for begin, end in pairwise(points):
+        inside ^= flips[begin]
+        if inside >> len(sets):
+            bounds.setdefault(inside, []).extend((begin, end))
+    members = np.array([[inside >> row & 1 for inside in bounds] for row in range(len(sets))], dtype=bool)
+    return [CharSet(tuple(block)) for block in bounds.values()], members.reshape(len(sets), len(bounds))
