@@ -13,7 +13,6 @@ import numpy as np
 from guided.automaton.network import BYTES, Network
 from guided.limits import Budget
 
-
 _BYTES_PER_NODE = 64  # in the network and in its mirror for the kernels
 
 
