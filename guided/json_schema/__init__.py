@@ -31,13 +31,17 @@ def build_network(schema: Any, options: dict, budget: Budget) -> Network:
     from guided.json_schema.keywords import check
     from guided.json_schema.normal_form import NormalForm
     from guided.json_schema.references import Document
+    from guided.json_schema.unique import refuse_containers
 
     budget = Budget(budget.limits)  # its clock starts again for every rule that is built late
     declared_only = options.get("additional_properties", "declared") == "declared"
     document = Document(schema, by_the_letter=not declared_only)
-    check(document, budget)
+    unique = check(document, budget)
     formulas = Formulas()
     normal_form = NormalForm(formulas, budget, declared_only)
+    for node in unique:
+        for shape in normal_form.expand(formulas.schema(node), "array"):
+            refuse_containers(shape, normal_form, f"{node.pointer}/uniqueItems")
     return Emitter(normal_form, options).root(formulas.goal([formulas.schema(document.root)]))
 
 

@@ -15,6 +15,7 @@ from guided.errors import Unsatisfiable
 from guided.json_schema.arrays import ArrayShape
 from guided.json_schema.completion import plainly_ends
 from guided.json_schema.contradiction import find_contradiction
+from guided.json_schema.emit_unique import UniqueItems
 from guided.json_schema.formulas import Goal
 from guided.json_schema.keywords import TYPES
 from guided.json_schema.layout import Cell
@@ -108,6 +109,8 @@ class Emitter:
                 self.network.call(start, self.numbers.rule(shape), self.end)
             case StringShape():
                 self.network.call(start, self.strings.quoted(shape), self.end)
+            case ArrayShape() if shape.unique and shape.max_items not in (0, 1):
+                UniqueItems(self, shape).emit(start, style)
             case ArrayShape():
                 self._container(start, b"[]", _Items(self, shape), style)
             case ObjectShape():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from guided.errors import ConstraintError, InvalidConstraint, UnsupportedKeyword
+from guided.errors import ConstraintError, InvalidConstraint
 from guided.json_schema.references import SUBSCHEMAS, Document, Node, escape, subschema_paths
 from guided.limits import Budget
 from guided.regex.parse import parse
@@ -146,13 +146,14 @@ EXPECTED: dict[str, Check] = {
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-def check(document: Document, budget: Budget) -> None:
-    """Walks all schemas that the root reaches, through references too.
+def check(document: Document, budget: Budget) -> list[Node]:
+    """Walks all schemas that the root reaches, through references too; those with `uniqueItems` are returned.
 
     Raises:
         InvalidConstraint: a keyword has a value that it cannot have, or a reference leads nowhere.
         UnsupportedKeyword: something that is understood but cannot be enforced.
     """
+    unique: list[Node] = []
     seen = {document.root}
     worklist = [document.root]
     while worklist:
@@ -161,10 +162,13 @@ def check(document: Document, budget: Budget) -> None:
             continue
         if len(seen) & 255 == 0:
             budget.check("reading the schema")
+        if node.schema.get("uniqueItems"):
+            unique.append(node)
         for target in _check_node(node, budget):
             if target not in seen:
                 seen.add(target)
                 worklist.append(target)
+    return unique
 
 
 def _check_node(node: Node, budget: Budget) -> list[Node]:
@@ -175,10 +179,6 @@ def _check_node(node: Node, budget: Budget) -> list[Node]:
         if expected is not None and not expected[0](value):
             raise InvalidConstraint(
                 f"{keyword} must be {expected[1]}, not {_short(value)}", pointer=f"{node.pointer}/{keyword}"
-            )
-        if keyword == "uniqueItems" and value:
-            raise UnsupportedKeyword(
-                "uniqueItems is not enforced yet", keyword=keyword, pointer=f"{node.pointer}/{keyword}"
             )
     _check_patterns(node, budget)
     for path in subschema_paths(node.schema):

@@ -56,7 +56,7 @@ class NumberText:
         values = shape.finite_values(MOST_LISTED)
         if values is not None:
             return self._listed(values, shape.plain)
-        return _Spelling(self, shape).start()
+        return NumberSpelling(self, shape).start()
 
     def _listed(self, values: frozenset[Fraction], plain: bool) -> int:
         start, end = self.network.state(), self.network.state(final=True)
@@ -189,7 +189,7 @@ def decimal_places(value: Fraction) -> int:
     return places
 
 
-class _Spelling:
+class NumberSpelling:
     """The rules of one shape with infinitely or very many members; each rule stands for what a prefix leaves to do."""
 
     def __init__(self, text: NumberText, shape: NumberShape) -> None:
@@ -214,7 +214,7 @@ class _Spelling:
     def start(self) -> int:
         start = self.network.state()
         for negative, source in ((False, start), (True, self.network.state())):
-            moves = self._digit_moves(Prefix(negative, 0, 0, None))
+            moves = self.digit_moves(Prefix(negative, 0, 0, None))
             if moves:
                 if negative:
                     self.network.edge(start, _MINUS, source)
@@ -231,9 +231,9 @@ class _Spelling:
         return known
 
     def _build(self, prefix: Prefix) -> int:
-        ends = prefix.after != 0 and self._value(prefix) in self.shape
+        ends = prefix.after != 0 and self.value(prefix) in self.shape
         state = self.network.state(final=ends)
-        self._add(state, self._digit_moves(prefix))
+        self._add(state, self.digit_moves(prefix))
         if prefix.after is None and not self.shape.plain:
             pointed = Prefix(prefix.negative, prefix.digits, prefix.before, 0)
             if self._can_complete(pointed):
@@ -256,7 +256,15 @@ class _Spelling:
             self.network.edge(source, symbols, after)
             self.network.call(after, rule, self.end)
 
-    def _digit_moves(self, prefix: Prefix) -> list[tuple[ByteSet, Prefix]]:
+    def moves(self, prefix: Prefix) -> list[tuple[ByteSet, Prefix]]:
+        """The digits, or the point, that may follow; exponents are left out."""
+        moves = self.digit_moves(prefix)
+        pointed = Prefix(prefix.negative, prefix.digits, prefix.before, 0)
+        if prefix.before and prefix.after is None and not self.shape.plain and self._can_complete(pointed):
+            moves.append((_POINT, pointed))
+        return moves
+
+    def digit_moves(self, prefix: Prefix) -> list[tuple[ByteSet, Prefix]]:
         """The digits that may follow, each with the prefix it leads to."""
         before, after = prefix.before, prefix.after
         if (after is None and before == 1 and prefix.digits == 0) or (after is None and before >= self.most_before > 0):
@@ -273,7 +281,7 @@ class _Spelling:
 
     # --- arithmetic -------------------------------------------------------------------------------------------------
 
-    def _value(self, prefix: Prefix) -> Fraction:
+    def value(self, prefix: Prefix) -> Fraction:
         value = Fraction(prefix.digits, 10 ** (prefix.after or 0))
         return -value if prefix.negative else value
 

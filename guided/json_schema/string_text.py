@@ -10,7 +10,7 @@ from guided.automaton.encoding import JsonStringEncoder, embed_dfa
 from guided.automaton.network import Network
 from guided.json_schema.counted import CountedLanguage
 from guided.json_schema.languages import Languages
-from guided.json_schema.strings import ANY_STRING, StringShape
+from guided.json_schema.strings import StringShape
 
 _QUOTE = 1 << ord('"')
 _CHUNK = 64  # characters of a counted string that are laid out at once

@@ -65,7 +65,7 @@ def _group(draft: str, file: str, group: dict[str, Any], declared: str) -> Itera
         schema = {"$schema": declared, **schema}
     outcome = lambda test, result, detail="": Outcome(
         draft, file, group["description"], test["description"], result, detail
-    )  # noqa: E731
+    )
     try:
         machine = LazyDfa(build_network(schema, OPTIONS, Budget(Limits(seconds=20))), Budget(Limits(seconds=600)))
     except ConstraintError as error:

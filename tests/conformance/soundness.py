@@ -99,7 +99,15 @@ def main() -> int:
             problem = next(validator.iter_errors(json.loads(text)), None)
             counts["valid" if problem is None else "invalid"] += 1
             if problem is not None:
-                print("INVALID", case["name"], text[:300], "|", problem.message[:200], list(problem.absolute_path), flush=True)
+                print(
+                    "INVALID",
+                    case["name"],
+                    text[:300],
+                    "|",
+                    problem.message[:200],
+                    list(problem.absolute_path),
+                    flush=True,
+                )
                 break
     print(counts)
     return int(bool(counts["invalid"]))

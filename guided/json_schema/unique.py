@@ -1,0 +1,179 @@
+"""Arrays without repetitions: the rules carry which values were written; knows no schema.
+
+Literals, words and numbers are carried exactly. Strings of which there are infinitely many are carried as a *fingerprint* of 251
+values, and a string whose fingerprint was written before is not generated: two different strings have the same one with
+probability 1/251. To carry the strings themselves would give every token of the vocabulary a successor of its own.
+Items that may be arrays or objects are refused by name (`refuse_containers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from guided.automaton.charset import CharSet
+from guided.errors import UnsupportedKeyword
+from guided.json_schema.arrays import ArrayShape
+from guided.json_schema.counted import CountedLanguage
+from guided.json_schema.formulas import Goal
+from guided.json_schema.literals import Literals
+from guided.json_schema.numbers import NumberShape
+from guided.json_schema.strings import StringShape
+
+if TYPE_CHECKING:
+    from guided.json_schema.normal_form import NormalForm
+
+Written = frozenset[Hashable]  # keys of values: ("literal", v), ("number", v), ("word", w) or ("fingerprint", h)
+MOST_LISTED = 500  # values of one goal that are told apart one by one
+FINGERPRINTS = 251
+_CLASSES = [CharSet.of(*(code for code in range(128) if code & 31 == low)) for low in range(32)]
+_CLASSES.append(~CharSet.range(0, 127))
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of one goal: those that can be listed, and the shapes with more than that."""
+
+    listed: tuple[tuple, ...]
+    others: tuple[NumberShape | StringShape, ...]
+
+
+def values_of(goal: Goal, normal_form: NormalForm) -> Values:
+    """What items of a goal can be, arrays and objects aside."""
+    listed: dict[tuple, None] = {}
+    others: list[NumberShape | StringShape] = []
+    for kind in ("null", "boolean", "number", "string"):
+        for shape in normal_form.alternatives(goal, kind):
+            keys = _list(shape, normal_form)
+            if keys is None:
+                others.append(shape)
+            else:
+                listed.update(dict.fromkeys(keys))
+    return Values(tuple(listed), tuple(others))
+
+
+def _list(shape, normal_form: NormalForm) -> list[tuple] | None:
+    """The keys of all values of a shape, or None if there are too many."""
+    match shape:
+        case Literals():
+            return [("literal", value) for value in sorted(shape.values, key=str)]
+        case NumberShape():
+            numbers = shape.finite_values(MOST_LISTED)
+            return None if numbers is None else [("number", value) for value in sorted(numbers)]
+        case StringShape() if shape.words is not None:
+            return [("word", word) for word in sorted(normal_form.languages.matching(shape))]
+        case StringShape() if shape.tests and normal_form.languages.untested(shape).is_finite():
+            words = list(normal_form.languages.shape(shape).words(MOST_LISTED + 1))
+            return [("word", word) for word in words] if len(words) <= MOST_LISTED else None
+    return None
+
+
+def fingerprint_of(word: str) -> int:
+    """The fingerprint of one string."""
+    fingerprint = 0
+    for character in word:
+        fingerprint = _changed(fingerprint, ord(character) & 31 if character.isascii() else 32)
+    return fingerprint
+
+
+def _changed(fingerprint: int, position: int) -> int:
+    """The fingerprint after one more character of a class."""
+    return (fingerprint * 37 + position + 1) % FINGERPRINTS
+
+
+def coarse_key(key: tuple) -> tuple:
+    """The key of a listed value in an array that carries fingerprints of strings."""
+    return ("fingerprint", fingerprint_of(key[1])) if key[0] == "word" else key
+
+
+def can_fill(
+    goals: list[Goal], written: Written, normal_form: NormalForm, key_of: Callable[[tuple], tuple] = lambda key: key
+) -> bool:
+    """Are there distinct values for items of these goals, none of them written before?
+
+    Goals of too many values to list are no obstacle; for the others, a matching of items and values (Kuhn's algorithm).
+    """
+    assigned: dict[Hashable, int] = {}
+    choices = []
+    for goal in goals:
+        values = values_of(goal, normal_form)
+        if not values.others:
+            keys = dict.fromkeys(key_of(key) for key in values.listed)
+            choices.append([key for key in keys if key not in written])
+
+    def place(item: int, tried: set[Hashable]) -> bool:
+        for key in choices[item]:
+            if key not in tried:
+                tried.add(key)
+                if key not in assigned or place(assigned[key], tried):
+                    assigned[key] = item
+                    return True
+        return False
+
+    return all(place(item, set()) for item in range(len(choices)))
+
+
+def refuse_containers(shape: ArrayShape, normal_form: NormalForm, pointer: str) -> None:
+    """Raises UnsupportedKeyword where uniqueness of the items of an array cannot be enforced."""
+    if not shape.unique or (shape.max_items is not None and shape.max_items <= 1):
+        return
+    hint = "Uniqueness is enforced for strings, numbers, true, false and null."
+    if shape.counts:
+        message = "uniqueItems beside contains cannot be enforced"
+        raise UnsupportedKeyword(message, keyword="uniqueItems", pointer=pointer)
+    for position in range(shape.regular_from + 1):
+        goal = normal_form.formulas.goal(shape.formulas_at(position))
+        if any(
+            normal_form.has_value(item) for kind in ("array", "object") for item in normal_form.alternatives(goal, kind)
+        ):
+            message = "uniqueItems cannot be enforced where items may be arrays or objects"
+            raise UnsupportedKeyword(message, keyword="uniqueItems", pointer=pointer, hint=hint)
+        for item in values_of(goal, normal_form).others:
+            if isinstance(item, StringShape) and item.tests and (item.min_length or item.max_length is not None):
+                message = "uniqueItems cannot be enforced where items have a pattern or format and bounds of the length"
+                raise UnsupportedKeyword(message, keyword="uniqueItems", pointer=pointer)
+
+
+class Fingerprints:
+    """Strings with their fingerprints: the steps of an automaton of pairs (state of a language, fingerprint)."""
+
+    def __init__(self, language: CountedLanguage, written: Written) -> None:
+        self.language = language
+        self.written = {key[1] for key in written if isinstance(key, tuple) and key[0] == "fingerprint"}
+
+    def may_end(self, state: int, count: int, fingerprint: int) -> bool:
+        return fingerprint not in self.written and self.language.accepts(state, count)
+
+    def steps(self, state: int, fingerprint: int) -> list[tuple[CharSet, int, int]]:
+        """(characters, next state, next fingerprint)."""
+        found = []
+        for target, characters in self.language.dfa.out(state):
+            for position, members in enumerate(_CLASSES):
+                both = characters & members
+                if both:
+                    found.append((both, target, _changed(fingerprint, position)))
+        return found
+
+    def can_end(self, state: int, count: int, fingerprint: int) -> bool:
+        """Is there a way to the end? Breadth first; nearly always a step or two."""
+        seen, frontier = {(state, fingerprint)}, [(state, count, fingerprint)]
+        while frontier:
+            following = []
+            for place in frontier:
+                if self.may_end(*place):
+                    return True
+                for _, target, changed in self.steps(place[0], place[2]):
+                    if (target, changed) not in seen and self.language.can_end(target, place[1] + 1):
+                        seen.add((target, changed))
+                        following.append((target, place[1] + 1, changed))
+            frontier = following
+        return False
+
+
+def without(shape: NumberShape, written: Written) -> NumberShape | None:
+    """The numbers of a shape that were not written before; None: there are none."""
+    numbers = {key[1] for key in written if isinstance(key, tuple) and key[0] == "number"}
+    excluded = frozenset(value for value in numbers if isinstance(value, Fraction) and value in shape)
+    return replace(shape, excluded=shape.excluded | excluded).tidy()
