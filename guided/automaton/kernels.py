@@ -2,8 +2,8 @@
 
 All state lives in flat arrays owned by `LazyDfa`. A kernel that runs out of room or meets a rule that is not built yet
 stops with a status and changes nothing that matters: the owner makes room or builds the rule and calls it again.
-Interning is hash-consing with open addressing; stacks are shared cons cells, so a configuration is a sorted list of
-(state, stack id) pairs.
+Interning is hash-consing with open addressing. A configuration is a sorted list of pairs: a network state and the set of all
+return stacks that it has (`stack_sets`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,31 @@ import numpy as np
 from numba import njit
 
 from guided.automaton.network import BYTES, CALL_AGAIN, EPSILON, PLAIN, RESUME
+from guided.automaton.stack_sets import (
+    BELOW,
+    EMPTY_STACK,
+    FIRST_CELL,
+    NO_ROOM,
+    REST,
+    TOP,
+    has_empty,
+    mix,
+    push,
+    push_once,
+    union,
+)
 
 DONE, FULL, NEEDS_RULE = 0, 1, 2  # status of a kernel
 DEAD = -1
 
 # slots of Machine.counts
-STACKS, ITEMS, CONFIGS, CLASSES, WORK, EDGES, STAMP, NEEDED_RULE, FULL_ARRAY = range(9)
+STACKS, ITEMS, CONFIGS, CLASSES, WORK, EDGES, STAMP, NEEDED_RULE, FULL_ARRAY, FRAMES = range(10)
 
 
 FIRST_EDGE, FINAL = range(2)  # columns of NetworkArrays.states
 NEXT, KIND, LABEL, TARGET = range(4)  # columns of NetworkArrays.edges
 ACCEPTING, EXPANDED = range(2)  # columns of Machine.flags
+STATE, STACK_SET, OPEN, READS = range(4)  # columns of Machine.queue
 
 
 class NetworkArrays(NamedTuple):
@@ -39,72 +53,53 @@ class NetworkArrays(NamedTuple):
 class Machine(NamedTuple):
     """The interned part: stacks, configurations, transitions, and scratch space."""
 
-    counts: np.ndarray  # int64[9]: how much of each array is used, and what a kernel that stopped is waiting for
-    stacks: np.ndarray  # int32[stacks, 2]: return state on top, the stack below; stack 0 is the empty stack
-    stack_table: np.ndarray  # int32[2^k]: hash table of stack ids, -1 = free
-    items: np.ndarray  # int32[items, 2]: network state, stack id
+    counts: np.ndarray  # int64[10]: how much of each array is used, and what a kernel that stopped is waiting for
+    stacks: np.ndarray  # int32[cells, 3]: sets of return stacks, see `stack_sets`
+    stack_table: np.ndarray  # int32[2^k]: hash table of cells, -1 = free
+    unions: np.ndarray  # int32[2^k, 3]: remembered unions of two sets: set, set, their union
+    frames: np.ndarray  # int32[depth, 4]: scratch of one union
+    items: np.ndarray  # int32[items, 2]: network state, set of stacks; each state once
     config_begin: np.ndarray  # int32[configs + 1]: first item of each configuration
     config_hash: np.ndarray  # uint64[configs]
     config_table: np.ndarray  # int32[2^k]: hash table of configuration ids, -1 = free
     flags: np.ndarray  # uint8[configs, 2]: ACCEPTING, EXPANDED (the row of delta is filled)
     delta: np.ndarray  # int32[configs, classes]: next configuration, -1 = dead
     class_of: np.ndarray  # uint8[256]: byte -> class
-    queue: np.ndarray  # int32[work, 2]: scratch of one closure: network state, stack id
-    out_key: np.ndarray  # int64[work]: items of the closure that read a byte: state << 32 | stack
-    seen: np.ndarray  # int64[2^k >= 2 * work, 2]: scratch hash set of queued items: key, closure number
-    byte_edges: np.ndarray  # int32[work, 3]: leaving the configuration being expanded: label, target, stack
+    queue: (
+        np.ndarray
+    )  # int32[work, 4]: scratch of one closure: network state, set of stacks, to be followed?, reads a byte?
+    out_key: np.ndarray  # int64[work]: items of the closure that read a byte: state << 32 | set of stacks
+    seen: np.ndarray  # int64[2^k >= 2 * work, 2]: scratch hash table of states: row of queue, closure number
+    byte_edges: np.ndarray  # int32[work, 3]: leaving the configuration being expanded: label, target, set of stacks
     patterns: np.ndarray  # int64[256, 2]: set of these edges that a class takes, and where that led
 
 
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, inline="always")
-def _mix(value):
-    """Finaliser of splitmix64."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
 @njit(cache=True)
-def _intern_stack(machine, return_state, parent):
-    """The stack with return_state on top of parent; -1 when there is no room."""
-    mask = machine.stack_table.size - 1
-    key = (np.uint64(return_state) << np.uint64(32)) | np.uint64(parent)
-    slot = np.int64(_mix(key) & np.uint64(mask))
-    while machine.stack_table[slot] >= 0:
-        found = machine.stack_table[slot]
-        if machine.stacks[found, 0] == return_state and machine.stacks[found, 1] == parent:
-            return found
-        slot = (slot + 1) & mask
-    new = machine.counts[STACKS]
-    if new >= machine.stacks.shape[0]:
-        machine.counts[FULL_ARRAY] = STACKS
-        return -1
-    machine.stacks[new, 0] = return_state
-    machine.stacks[new, 1] = parent
-    machine.stack_table[slot] = new
-    machine.counts[STACKS] = new + 1
-    return new
-
-
-@njit(cache=True)
-def _queue(machine, state, stack):
-    """Adds an item to the closure's queue unless it was there; False when there is no room."""
+def _queue(machine, state, stacks):
+    """Adds an item to the closure, or its stacks to the item that the state has; False when there is no room."""
     mask = machine.seen.shape[0] - 1
-    key = (np.int64(state) << 32) | np.int64(stack)
     stamp = machine.counts[STAMP]
-    slot = np.int64(_mix(np.uint64(key)) & np.uint64(mask))
+    slot = np.int64(mix(np.uint64(state)) & np.uint64(mask))
     while machine.seen[slot, 1] == stamp:
-        if machine.seen[slot, 0] == key:
+        item = machine.seen[slot, 0]
+        if machine.queue[item, STATE] == state:
+            merged = union(machine, np.int64(machine.queue[item, STACK_SET]), np.int64(stacks))
+            if merged == NO_ROOM:
+                return False
+            if merged != machine.queue[item, STACK_SET]:
+                machine.queue[item, STACK_SET] = merged
+                machine.queue[item, OPEN] = 1
             return True
         slot = (slot + 1) & mask
     work = machine.counts[WORK]
     if work >= machine.queue.shape[0]:
         machine.counts[FULL_ARRAY] = WORK
         return False
-    machine.seen[slot, 0] = key
+    machine.seen[slot, 0] = work
     machine.seen[slot, 1] = stamp
-    machine.queue[work, 0] = state
-    machine.queue[work, 1] = stack
+    machine.queue[work, STATE] = state
+    machine.queue[work, STACK_SET] = stacks
+    machine.queue[work, OPEN] = 1
     machine.counts[WORK] = work + 1
     return True
 
@@ -116,48 +111,58 @@ def _begin_closure(machine):
 
 
 @njit(cache=True)
-def _return(network, machine, ending, stack):
-    """Queues where the top of the stack goes on when a rule ends; False when there is no room."""
-    top = machine.stacks[stack, 0]
-    below = machine.stacks[stack, 1]
-    if ending == PLAIN:
-        return _queue(machine, top, below)
-    edge = network.states[top, FIRST_EDGE]
-    while edge >= 0:
-        answers = network.edges[edge, KIND] == RESUME and network.edges[edge, LABEL] == ending - 2
-        if answers and not _queue(machine, network.edges[edge, TARGET], below):
-            return False
-        edge = network.edges[edge, NEXT]
+def _return(network, machine, ending, stacks):
+    """Queues where each top of the stacks goes on when a rule ends; False when there is no room."""
+    while stacks >= FIRST_CELL:
+        top = machine.stacks[stacks, TOP]
+        below = machine.stacks[stacks, BELOW]
+        if ending == PLAIN:
+            if not _queue(machine, top, below):
+                return False
+        else:
+            edge = network.states[top, FIRST_EDGE]
+            while edge >= 0:
+                answers = network.edges[edge, KIND] == RESUME and network.edges[edge, LABEL] == ending - 2
+                if answers and not _queue(machine, network.edges[edge, TARGET], below):
+                    return False
+                edge = network.edges[edge, NEXT]
+        stacks = machine.stacks[stacks, REST]
     return True
 
 
 @njit(cache=True)
-def _follow(network, machine, state, stack):
+def _called(network, machine, edge, stacks):
+    """The stacks inside of a call."""
+    target = network.edges[edge, TARGET]
+    if network.states[target, FINAL] == PLAIN and network.states[target, FIRST_EDGE] < 0:
+        return np.int64(stacks)  # a tail call has nothing to return to
+    if network.edges[edge, KIND] == CALL_AGAIN:
+        return push_once(machine, target, stacks)
+    return push(machine, target, stacks)
+
+
+@njit(cache=True)
+def _follow(network, machine, state, stacks):
     """Queues what `state` reaches without reading; (status, does it read a byte?)."""
     ending = network.states[state, FINAL]
-    if ending != 0 and stack != 0 and not _return(network, machine, ending, stack):
+    if ending != 0 and not _return(network, machine, ending, stacks):
         return FULL, False
     reads = False
     edge = network.states[state, FIRST_EDGE]
     while edge >= 0:
-        target = network.edges[edge, TARGET]
-        if network.edges[edge, KIND] == BYTES:
+        kind = network.edges[edge, KIND]
+        if kind == BYTES:
             reads = True
-        elif network.edges[edge, KIND] == EPSILON:
-            if not _queue(machine, target, stack):
+        elif kind == EPSILON:
+            if not _queue(machine, network.edges[edge, TARGET], stacks):
                 return FULL, False
-        elif network.edges[edge, KIND] != RESUME:
+        elif kind != RESUME:
             start = network.rule_start[network.edges[edge, LABEL]]
             if start < 0:
                 machine.counts[NEEDED_RULE] = network.edges[edge, LABEL]
                 return NEEDS_RULE, False
-            inner = stack
-            # A tail call has nothing to return to, and a return into a loop on top of the same return adds nothing.
-            tail = network.states[target, FINAL] == PLAIN and network.states[target, FIRST_EDGE] < 0
-            again = network.edges[edge, KIND] == CALL_AGAIN and stack != 0 and machine.stacks[stack, 0] == target
-            if not (tail or again):
-                inner = _intern_stack(machine, target, stack)
-            if inner < 0 or not _queue(machine, start, inner):
+            inner = _called(network, machine, edge, stacks)
+            if inner == NO_ROOM or not _queue(machine, start, inner):
                 return FULL, False
         edge = network.edges[edge, NEXT]
     return DONE, reads
@@ -166,20 +171,28 @@ def _follow(network, machine, state, stack):
 @njit(cache=True)
 def _close(network, machine):
     """Closes the queued items and interns the result: (status, configuration or DEAD)."""
-    done = 0
     items = 0
+    changed = True
+    while changed:  # an item whose stacks have grown is followed again; in most closures none has
+        changed = False
+        done = 0
+        while done < machine.counts[WORK]:
+            if machine.queue[done, OPEN]:
+                machine.queue[done, OPEN] = 0
+                status, reads = _follow(network, machine, machine.queue[done, STATE], machine.queue[done, STACK_SET])
+                if status != DONE:
+                    return status, DEAD
+                machine.queue[done, READS] = reads
+                changed = True
+            done += 1
     accepts = False
-    while done < machine.counts[WORK]:
-        state = machine.queue[done, 0]
-        stack = machine.queue[done, 1]
-        done += 1
-        if network.states[state, FINAL] and stack == 0:
+    for done in range(machine.counts[WORK]):
+        state = machine.queue[done, STATE]
+        stacks = machine.queue[done, STACK_SET]
+        if network.states[state, FINAL] != 0 and has_empty(machine, stacks):
             accepts = True
-        status, reads = _follow(network, machine, state, stack)
-        if status != DONE:
-            return status, DEAD
-        if reads:
-            machine.out_key[items] = (np.int64(state) << 32) | np.int64(stack)
+        if machine.queue[done, READS]:
+            machine.out_key[items] = (np.int64(state) << 32) | np.int64(stacks)
             items += 1
     if items == 0 and not accepts:
         return DONE, DEAD
@@ -218,7 +231,7 @@ def _intern_config(machine, count, accepts):
     """The configuration with the items out_key[:count]; -1 when there is no room."""
     digest = np.uint64(accepts) + np.uint64(1)
     for i in range(count):
-        digest = _mix(digest ^ np.uint64(machine.out_key[i])) + np.uint64(i)
+        digest = mix(digest ^ np.uint64(machine.out_key[i])) + np.uint64(i)
     mask = machine.config_table.size - 1
     slot = np.int64(digest & np.uint64(mask))
     while machine.config_table[slot] >= 0:
@@ -251,7 +264,7 @@ def _intern_config(machine, count, accepts):
 def start(network, machine, state):
     """Interns the closure of (state, empty stack): (status, configuration)."""
     _begin_closure(machine)
-    _queue(machine, state, 0)
+    _queue(machine, state, EMPTY_STACK)
     return _close(network, machine)
 
 
@@ -318,18 +331,6 @@ def expand(network, machine, config):
         machine.delta[config, byte_class] = result
     machine.flags[config, EXPANDED] = 1
     return DONE
-
-
-@njit(cache=True)
-def rebuild_stack_table(stacks, count, table):
-    """Enters stacks 1..count-1 into an empty hash table."""
-    mask = table.size - 1
-    for stack in range(1, count):
-        key = (np.uint64(stacks[stack, 0]) << np.uint64(32)) | np.uint64(stacks[stack, 1])
-        slot = np.int64(_mix(key) & np.uint64(mask))
-        while table[slot] >= 0:
-            slot = (slot + 1) & mask
-        table[slot] = stack
 
 
 @njit(cache=True)

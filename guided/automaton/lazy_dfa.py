@@ -20,6 +20,7 @@ from guided.automaton.kernels import (
     DONE,
     EDGES,
     EXPANDED,
+    FRAMES,
     FULL_ARRAY,
     ITEMS,
     NEEDED_RULE,
@@ -28,6 +29,7 @@ from guided.automaton.kernels import (
     WORK,
 )
 from guided.automaton.network import Network
+from guided.automaton.stack_sets import FIRST_CELL, rebuild_stack_table
 from guided.errors import Unsatisfiable
 from guided.limits import Budget
 
@@ -217,12 +219,14 @@ def _mirror(network: Network, known: kernels.NetworkArrays | None, set_has_class
 def _new_machine(
     classes: int, configs: int = 512, stacks: int = 512, items: int = 2048, work: int = 512
 ) -> kernels.Machine:
-    counts = np.zeros(9, np.int64)
-    counts[STACKS] = 1  # the empty stack
+    counts = np.zeros(10, np.int64)
+    counts[STACKS] = FIRST_CELL
     return kernels.Machine(
         counts=counts,
-        stacks=np.zeros((stacks, 2), np.int32),
+        stacks=np.zeros((stacks, 3), np.int32),
         stack_table=np.full(4 * stacks, -1, np.int32),
+        unions=np.zeros((1024, 3), np.int32),
+        frames=np.empty((64, 4), np.int32),
         items=np.empty((items, 2), np.int32),
         config_begin=np.zeros(configs + 1, np.int32),
         config_hash=np.zeros(configs, np.uint64),
@@ -237,7 +241,7 @@ def _new_machine(
 
 def _scratch(work: int) -> dict[str, np.ndarray]:
     return {
-        "queue": np.empty((work, 2), np.int32),
+        "queue": np.empty((work, 4), np.int32),
         "out_key": np.empty(work, np.int64),
         "seen": np.zeros((4 * work, 2), np.int64),
         "byte_edges": np.empty((4 * work, 3), np.int32),
@@ -266,8 +270,12 @@ def _grow_items(machine: kernels.Machine) -> kernels.Machine:
 def _grow_stacks(machine: kernels.Machine) -> kernels.Machine:
     stacks = _resized(machine.stacks)
     table = np.full(4 * len(stacks), -1, np.int32)
-    kernels.rebuild_stack_table(stacks, int(machine.counts[STACKS]), table)
+    rebuild_stack_table(stacks, int(machine.counts[STACKS]), table)
     return machine._replace(stacks=stacks, stack_table=table)
+
+
+def _grow_frames(machine: kernels.Machine) -> kernels.Machine:
+    return machine._replace(frames=_resized(machine.frames))
 
 
 def _grow_configs(machine: kernels.Machine) -> kernels.Machine:
@@ -291,4 +299,5 @@ _GROW = {
     CONFIGS: _grow_configs,
     WORK: _grow_scratch,
     EDGES: _grow_scratch,
+    FRAMES: _grow_frames,
 }
