@@ -225,7 +225,7 @@ def _new_machine(
         counts=counts,
         stacks=np.zeros((stacks, 3), np.int32),
         stack_table=np.full(4 * stacks, -1, np.int32),
-        unions=np.zeros((1024, 3), np.int32),
+        unions=np.zeros((8192, 3), np.int32),
         frames=np.empty((64, 4), np.int32),
         items=np.empty((items, 2), np.int32),
         config_begin=np.zeros(configs + 1, np.int32),
