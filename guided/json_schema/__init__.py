@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from guided.automaton.network import Network
+from guided.errors import LimitExceeded
 from guided.limits import Budget
 
 
@@ -26,6 +27,13 @@ def build_network(schema: Any, options: dict, budget: Budget) -> Network:
         Unsatisfiable: no value satisfies the schema.
         LimitExceeded: it is too complex.
     """
+    try:
+        return _build_network(schema, options, Budget(budget.limits))  # its clock starts again for every rule that is built late
+    except RecursionError as error:
+        raise LimitExceeded("the schema is nested too deeply", limit="nesting") from error
+
+
+def _build_network(schema: Any, options: dict, budget: Budget) -> Network:
     from guided.json_schema.emit import Emitter
     from guided.json_schema.formulas import Formulas
     from guided.json_schema.keywords import check
@@ -33,7 +41,6 @@ def build_network(schema: Any, options: dict, budget: Budget) -> Network:
     from guided.json_schema.references import Document
     from guided.json_schema.unique import refuse_containers
 
-    budget = Budget(budget.limits)  # its clock starts again for every rule that is built late
     declared_only = options.get("additional_properties", "declared") == "declared"
     document = Document(schema, by_the_letter=not declared_only)
     unique = check(document, budget)

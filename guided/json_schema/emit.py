@@ -6,12 +6,11 @@ array or object is one rule for each state of its progress, entered by a call in
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from guided.automaton.encoding import JsonStringEncoder
 from guided.automaton.network import Network
-from guided.errors import Unsatisfiable
+from guided.errors import LimitExceeded, Unsatisfiable
 from guided.json_schema.arrays import ArrayShape
 from guided.json_schema.completion import plainly_ends
 from guided.json_schema.contradiction import find_contradiction
@@ -68,8 +67,11 @@ class Emitter:
         """A rule that is built when it is first reached, within a time limit of its own."""
 
         def timed() -> int:
-            self.budget.deadline = time.monotonic() + self.budget.limits.seconds
-            return build()
+            self.budget.restart()
+            try:
+                return build()
+            except RecursionError as error:
+                raise LimitExceeded("the schema is nested too deeply", limit="nesting") from error
 
         return self.network.rule(timed)
 

@@ -64,7 +64,7 @@ def _is_schemas(value: Any) -> bool:
 
 
 def _is_named_schemas(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_schema, value.values()))
+    return isinstance(value, dict) and all(isinstance(member, (dict, bool)) for member in value.values())
 
 
 def _is_type(value: Any) -> bool:
@@ -173,7 +173,7 @@ def check(document: Document, budget: Budget) -> list[Node]:
 
 def _check_node(node: Node, budget: Budget) -> list[Node]:
     """Refuses what is wrong with one schema object; the nodes that its meaning depends on."""
-    targets = [node.reference(keyword) for keyword in REFERENCES if _has_text(node, keyword)]
+    targets = [node.reference(keyword) for keyword in REFERENCES if keyword in node.schema and _has_text(node, keyword)]
     for keyword, value in node.schema.items():
         expected = EXPECTED.get(keyword)
         if expected is not None and not expected[0](value):

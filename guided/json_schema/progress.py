@@ -39,6 +39,10 @@ class ObjectState:
     count: int
     clauses: tuple[Clause, ...]
 
+    def __hash__(self) -> int:
+        # Python takes an int modulo 2^61 - 1, for which runs of ones of any length have 61 hashes between them.
+        return hash((self.left % 0x1FFFFFFFFFFFFFE1, self.count, self.clauses))
+
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[State]):

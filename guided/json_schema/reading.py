@@ -266,10 +266,15 @@ class Reader:
     def object_part(self, atoms: list[Atom]) -> Part:
         """The conjunction of conditions; trivial ones are dropped."""
         kept = tuple(atom for atom in atoms if not (atom.kind == "each" and atom.formula is self.formulas.true))
-        shape = reduce(_meet, map(from_atom, kept), ANY_OBJECT)
-        listed = {atom.name: () for atom in atoms if atom.name is not None}
-        if shape is not None and listed:  # the order of a property counts even where any value will do
-            shape = ObjectShape(named=dict.fromkeys(listed, ())).meet(shape)
+        # The order of a property counts even where any value will do.
+        named: dict[str, tuple[Formula, ...]] = {atom.name: () for atom in atoms if atom.name is not None}
+        rest = []
+        for atom in kept:
+            if atom.kind == "each" and atom.name is not None:
+                named[atom.name] += (atom.formula,)
+            else:
+                rest.append(atom)
+        shape = reduce(_meet, map(from_atom, rest), ObjectShape(named=named) if named else ANY_OBJECT)
         return Part(shape, atoms=kept)
 
 

@@ -16,6 +16,7 @@ from guided.errors import InvalidConstraint, UnsupportedKeyword
 
 _DIALECTS = (("2020-12", 2020), ("2019-09", 2019), ("draft-07", 7), ("draft-06", 6), ("draft-04", 4), ("draft-03", 3))
 LATEST = 2020
+_IDENTIFYING = frozenset(["$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynamicRef", "$recursiveRef"])
 
 # How the value of a keyword holds subschemas.
 ONE, MANY, NAMED = "one", "many", "named"
@@ -93,7 +94,7 @@ class Node:
             schema = self.schema
             for token in path:
                 schema = schema[token]
-            pointer = self.pointer + "".join("/" + escape(token) for token in path)
+            pointer = f"{self.pointer}/{path[0]}" if len(path) == 1 else f"{self.pointer}/{path[0]}/{escape(path[1])}"
             known = self._children[path] = self._document.node(schema, pointer, self.resource, self.scope)
         return known
 
@@ -133,7 +134,8 @@ def subschema_paths(schema: Any) -> Iterator[tuple[str | int, ...]]:
 
 def escape(token: str | int) -> str:
     """A reference token of a JSON pointer (RFC 6901)."""
-    return str(token).replace("~", "~0").replace("/", "~1")
+    text = str(token)
+    return text.replace("~", "~0").replace("/", "~1") if "~" in text or "/" in text else text
 
 
 def dialect_of(schema: Any, default: int) -> int:
@@ -213,7 +215,8 @@ class Document:
                 for token in path:
                     member = member[token]
                 if isinstance(member, dict):
-                    worklist.append((member, pointer + "".join("/" + escape(token) for token in path), resource))
+                    place_of = f"{pointer}/{path[0]}" if len(path) == 1 else f"{pointer}/{path[0]}/{escape(path[1])}"
+                    worklist.append((member, place_of, resource))
         return self._resource_of[id(schema)] if isinstance(schema, dict) else resource
 
     def _register(self, resource: Resource) -> None:
@@ -223,7 +226,7 @@ class Document:
 
     def _identify(self, schema: dict, pointer: str, resource: Resource) -> Resource:
         """Takes note of identifiers and anchors of one schema object; the resource that it belongs to."""
-        if not isinstance(schema, dict):
+        if not isinstance(schema, dict) or _IDENTIFYING.isdisjoint(schema):
             return resource
         dialect = dialect_of(schema, resource.dialect)
         own = identifier(schema, dialect)
