@@ -28,7 +28,9 @@ def build_network(schema: Any, options: dict, budget: Budget) -> Network:
         LimitExceeded: it is too complex.
     """
     try:
-        return _build_network(schema, options, Budget(budget.limits))  # its clock starts again for every rule that is built late
+        return _build_network(
+            schema, options, Budget(budget.limits)
+        )  # its clock starts again for every rule that is built late
     except RecursionError as error:
         raise LimitExceeded("the schema is nested too deeply", limit="nesting") from error
 

@@ -18,6 +18,7 @@ from guided.json_schema.numbers import ANY_NUMBER, NumberShape
 MOST_INTEGER_DIGITS = 60
 MOST_FRACTION_DIGITS = 24  # repr writes at most 17 significant digits, from 0.0001 on without an exponent
 MOST_MANTISSA_DIGITS = 16  # after the point, before an exponent
+_SCAN = 10_000  # multiples that are looked at before an interval counts as empty
 MOST_LISTED = 40  # so many values are spelled out one by one
 _DIGITS = byte_range(0x30, 0x39)
 _NONZERO = byte_range(0x31, 0x39)
@@ -208,8 +209,20 @@ class NumberSpelling:
             self.most_after = max(1, decimal_places(shape.step))
         else:
             self.most_after = max(MOST_FRACTION_DIGITS, self.places + 3)
+        self._scale(shape)
         self._rules: dict[tuple, int] = {}
         self.end = self.network.state(final=True)
+
+    def _scale(self, shape: NumberShape) -> None:
+        """The shape in whole numbers, units of the last place that is written or spoken of."""
+        self.scale = max(self.places, self.most_after, MOST_MANTISSA_DIGITS)
+        one = 10**self.scale
+        self.unit = 10 ** (self.scale - self.most_after)
+        self.low = None if shape.low is None else int(shape.low * one) + shape.low_open
+        self.high = None if shape.high is None else int(shape.high * one) - shape.high_open
+        self.grid = self.unit if shape.step is None else int(shape.step * one)
+        self.off_steps = [int(step * one) for step in sorted(shape.off_steps)]
+        self.excluded = {int(value * one) for value in shape.excluded}
 
     def start(self) -> int:
         start = self.network.state()
@@ -238,12 +251,11 @@ class NumberSpelling:
             pointed = Prefix(prefix.negative, prefix.digits, prefix.before, 0)
             if self._can_complete(pointed):
                 self._add(state, [(_POINT, pointed)])
-        if prefix.before == 1 and prefix.digits and (prefix.after or 1) <= MOST_MANTISSA_DIGITS and prefix.after != 0:
-            powers = self._powers(prefix)
-            if powers:
-                after = self.network.state()
-                self.network.edge(state, _EXPONENT, after)
-                self.network.call(after, self.text.canonical_powers(powers), self.end)
+        powers = self._powers(prefix) if prefix.after != 0 else ()
+        if powers:
+            after = self.network.state()
+            self.network.edge(state, _EXPONENT, after)
+            self.network.call(after, self.text.canonical_powers(powers), self.end)
         return state
 
     def _add(self, source: int, moves: list[tuple[ByteSet, Prefix]]) -> None:
@@ -269,7 +281,9 @@ class NumberSpelling:
         before, after = prefix.before, prefix.after
         if (after is None and before == 1 and prefix.digits == 0) or (after is None and before >= self.most_before > 0):
             return []  # nothing follows a leading zero
-        if after is not None and after >= self.most_after:
+        if after is not None and after >= (
+            max(self.most_after, MOST_MANTISSA_DIGITS) if before == 1 else self.most_after
+        ):
             return []
         grown = (before + 1, None) if after is None else (before, after + 1)
         candidates = (Prefix(prefix.negative, prefix.digits * 10 + digit, *grown) for digit in range(10))
@@ -287,34 +301,49 @@ class NumberSpelling:
 
     def _can_complete(self, prefix: Prefix) -> bool:
         """Is some number that begins like this in the shape? By exact arithmetic on the intervals of its completions."""
-        unit = Fraction(1, 10**self.most_after)
+        scale = self.scale
         if prefix.after is not None:
-            return self._meets(
-                Fraction(prefix.digits, 10**prefix.after), Fraction(1, 10**prefix.after), unit, prefix.negative
-            )
+            width = 10 ** (scale - prefix.after)
+            return self._meets(prefix.digits * width, width, prefix.negative) or bool(self._powers(prefix))
         more = self.most_before - prefix.before if prefix.digits else 0
         for digits in range(max(more, 0) + 1):
-            if self._meets(Fraction(prefix.digits * 10**digits), Fraction(10**digits), unit, prefix.negative):
+            width = 10 ** (scale + digits)
+            if self._meets(prefix.digits * width, width, prefix.negative):
                 return True
-        return prefix.before == 1 and prefix.digits > 0 and bool(self._powers(prefix))
+        return bool(self._powers(prefix))
 
-    def _meets(self, first: Fraction, width: Fraction, unit: Fraction, negative: bool) -> bool:
-        last = first + width - unit
-        low, high = (-last, -first) if negative else (first, last)
-        if (self.shape.high is not None and low > self.shape.high) or (
-            self.shape.low is not None and high < self.shape.low
-        ):
-            return False
-        return self.shape.meet(NumberShape(low=low, high=high, step=unit)) is not None
+    def _meets(self, first: int, width: int, negative: bool) -> bool:
+        """Has the shape a member from `first` up to, not including, `first + width`, in units of the last place?"""
+        low, high = (first, first + width - self.unit) if not negative else (self.unit - first - width, -first)
+        low = low if self.low is None else max(low, self.low)
+        high = high if self.high is None else min(high, self.high)
+        candidate = -(-low // self.grid) * self.grid
+        for _ in range(_SCAN):
+            if candidate > high:
+                return False
+            if candidate not in self.excluded and all(candidate % step for step in self.off_steps):
+                return True
+            candidate += self.grid
+        return False
 
     def _powers(self, prefix: Prefix) -> tuple[int, ...]:
-        """Exponents with which every mantissa of one leading digit gives a member, and so this one too."""
-        if self.shape.plain:
+        """Exponents with which every mantissa of one leading digit, and of as many others, gives a member: so this one too."""
+        after = prefix.after or 0
+        if prefix.before != 1 or not prefix.digits or after > MOST_MANTISSA_DIGITS or self.shape.plain:
             return ()
-        powers = self._decades[prefix.negative]
-        return (
-            powers if prefix.digits == 1 and prefix.after is None else tuple(power for power in powers if power != 308)
-        )
+        known = self._known_powers.get((prefix.negative, after))
+        if known is None:
+            step = self.shape.step
+            known = self._known_powers[(prefix.negative, after)] = tuple(
+                power
+                for power in self._decades[prefix.negative]
+                if step is None or not Fraction(10) ** (power - after) % step
+            )
+        return known if prefix.digits == 1 and not after else tuple(power for power in known if power != 308)
+
+    @cached_property
+    def _known_powers(self) -> dict[tuple[bool, int], tuple[int, ...]]:
+        return {}
 
     @cached_property
     def _decades(self) -> dict[bool, tuple[int, ...]]:
@@ -333,9 +362,9 @@ class NumberSpelling:
             return False
         if (low == shape.low and shape.low_open) or (high == shape.high and shape.high_open):
             return False
-        if shape.off_steps or any(low <= value <= high for value in shape.excluded):
-            return False
-        return shape.step is None or not Fraction(10) ** (power - MOST_MANTISSA_DIGITS) % shape.step
+        if any(max(abs(low), abs(high)) > step for step in shape.off_steps):
+            return False  # smaller ones are no multiples
+        return not any(low <= value <= high for value in shape.excluded)
 
     # --- what tells prefixes apart ------------------------------------------------------------------------------------
 

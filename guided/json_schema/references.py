@@ -16,7 +16,9 @@ from guided.errors import InvalidConstraint, UnsupportedKeyword
 
 _DIALECTS = (("2020-12", 2020), ("2019-09", 2019), ("draft-07", 7), ("draft-06", 6), ("draft-04", 4), ("draft-03", 3))
 LATEST = 2020
-_IDENTIFYING = frozenset(["$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynamicRef", "$recursiveRef"])
+_IDENTIFYING = frozenset(
+    ["$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynamicRef", "$recursiveRef"]
+)
 
 # How the value of a keyword holds subschemas.
 ONE, MANY, NAMED = "one", "many", "named"
