@@ -87,7 +87,8 @@ def _graphql(rng: random.Random, pieces: int) -> str:
         return f"{head} {{\n{inner}\n{pad}}}" if inner else head + rng.choice(["", " @include(if: $b)"])
 
     queries = "\n".join(field(2) for _ in range(pieces))
-    return f"query Get($v: ID!, $b: Boolean = true, $l: [Int!]) {{\n{queries}\n  ... on Thing {{ id ...More }}\n}}\nfragment More on Thing {{ id }}\n"
+    head, tail = "query Get($v: ID!, $b: Boolean = true, $l: [Int!])", "fragment More on Thing { id }"
+    return f"{head} {{\n{queries}\n  ... on Thing {{ id ...More }}\n}}\n{tail}\n"
 
 
 def _filter(rng: random.Random, pieces: int) -> str:

@@ -1,6 +1,6 @@
 """Regexes and choices: time to first mask, whole index, cached row, beside outlines-core, llguidance and xgrammar.
 
-    python -m benchmarks.regex [--tokenizer FOLDER] [--repeats N]
+python -m benchmarks.regex [--tokenizer FOLDER] [--repeats N]
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from benchmarks.peers import Peers
 OCTET = "(25[0-5]|2[0-4][0-9]|[01]?[0-9][0-9]?)"
 PATTERNS = {
     "IPv4 with port": rf"{OCTET}(\.{OCTET}){{3}}:[0-9]{{2,5}}",
-    "ISO date-time": r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})",
+    "ISO date-time": r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+    r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})",
     "e-mail": r"[a-zA-Z0-9._%+-]+@[a-zA-Z0-9.-]+\.[a-zA-Z]{2,}",
     "UUID": r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
     "URL": r"https?://[a-zA-Z0-9.-]+(:[0-9]+)?(/[^ ?#]*)?(\?[^ #]*)?(#[^ ]*)?",
@@ -116,7 +117,9 @@ def choices(vocabulary: guided.Vocabulary, repeats: int) -> float:
     """5,000 choices of 40 characters to the first mask, milliseconds."""
     letters = random.Random(1)
     values = ["".join(letters.choices(string.ascii_lowercase + " ", k=40)) for _ in range(5000)]
-    time_ms = milliseconds({"guided": lambda: guided.compile(guided.Constraint.choice(values), vocabulary)}, repeats)["guided"]
+    time_ms = milliseconds({"guided": lambda: guided.compile(guided.Constraint.choice(values), vocabulary)}, repeats)[
+        "guided"
+    ]
     print(f"\n5,000 choices of 40 characters, first mask: {time_ms:.1f} ms")
     return time_ms
 

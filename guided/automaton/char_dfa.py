@@ -182,7 +182,8 @@ class CharDfa:
             yield ""
             return
         arcs: dict[int, list[tuple[int, int, int]]] = {}  # state -> (lo, hi, target) in code point order
-        stack, prefix = [self._moves(0, completes[length - 1], arcs)], []
+        stack = [self._moves(0, completes[length - 1], arcs)]
+        prefix: list[str] = []
         while stack:
             move = next(stack[-1], None)
             if move is None:

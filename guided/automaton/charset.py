@@ -174,8 +174,8 @@ def partition(sets: Iterable[CharSet]) -> tuple[list[CharSet], np.ndarray]:
     """
     sets = list(sets)
     flips: dict[int, int] = {}  # code point -> bit i set = membership in set i flips here; the last bit is that of ANY
-    for index, members in enumerate((*sets, ANY)):
-        for point in members.bounds:
+    for index, characters in enumerate((*sets, ANY)):
+        for point in characters.bounds:
             flips[point] = flips.get(point, 0) ^ (1 << index)
     points = sorted(flips)
     bounds: dict[int, list[int]] = {}  # in which sets -> boundaries of the block

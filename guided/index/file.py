@@ -69,7 +69,8 @@ def load(path: str | os.PathLike[str], vocabulary: Vocabulary, constraint_digest
 def to_bytes(index: TokenIndex, constraint_digest: str) -> bytes:
     """A closed index in the file's layout, for stores that are not files."""
     arrays = index.to_arrays()
-    table, offset = [], 0
+    table: list[dict[str, Any]] = []
+    offset = 0
     for name, array in arrays.items():
         offset = _aligned(offset)
         table.append({"name": name, "dtype": array.dtype.str, "shape": array.shape, "offset": offset})

@@ -224,7 +224,9 @@ class _Product:
             if not body.behind:
                 later.append(_NONE)
                 continue
-            moved = [] if behind is None else self._moved(behind[index], tuple(later), char_class)
+            moved: Iterable[tuple[int, Pending]] = ()
+            if behind is not None and char_class is not None:
+                moved = self._moved(behind[index], tuple(later), char_class)
             later.append(self._closed([*moved, (body.start, _NONE)], tuple(later)))
         return tuple(later)
 

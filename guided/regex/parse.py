@@ -5,10 +5,11 @@ from __future__ import annotations
 from guided.errors import LimitExceeded
 from guided.limits import Budget
 from guided.regex.ecma_syntax import EcmaParser, WideEcmaParser
+from guided.regex.parser import Parser
 from guided.regex.python_syntax import PythonParser
 from guided.regex.syntax import Node
 
-DIALECTS = {"python": PythonParser, "ecma": EcmaParser, "ecma-wide": WideEcmaParser}
+DIALECTS: dict[str, type[Parser]] = {"python": PythonParser, "ecma": EcmaParser, "ecma-wide": WideEcmaParser}
 
 
 def parse(pattern: str, flags: int, dialect: str, budget: Budget) -> Node:

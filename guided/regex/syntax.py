@@ -85,7 +85,7 @@ def no_word_boundary(word: CharSet, holds_in_empty_text: bool) -> Node:
     """`\\B`: word characters on both sides or on neither. Python before 3.14 has it fail in the empty text."""
     w = Chars(word)
     inside = Sequence((Look(w, behind=True, negative=False), Look(w, behind=False, negative=False)))
-    outside = [Look(w, behind=True, negative=True), Look(w, behind=False, negative=True)]
+    outside: list[Node] = [Look(w, behind=True, negative=True), Look(w, behind=False, negative=True)]
     if not holds_in_empty_text:
         some = (Look(_ANYTHING, behind=True, negative=False), Look(_ANYTHING, behind=False, negative=False))
         outside.append(Alternation(some))
@@ -109,8 +109,7 @@ def repeat(item: Node, lo: int, hi: int | None) -> Node:
     if hi == 0:
         return EMPTY
     if isinstance(item, Repeat) and item.lo <= 1:
-        unbounded = hi is None or item.hi is None
-        return Repeat(item.item, item.lo * lo, None if unbounded else item.hi * hi)
+        return Repeat(item.item, item.lo * lo, None if hi is None or item.hi is None else item.hi * hi)
     return Repeat(item, lo, hi)
 
 
@@ -135,11 +134,11 @@ def max_width(node: Node) -> int | None:
         case Chars():
             return 1
         case Sequence(items):
-            widths = [max_width(item) for item in items]
-            return None if None in widths else sum(widths)
+            widths = _max_widths(items)
+            return None if widths is None else sum(widths)
         case Alternation(items):
-            widths = [max_width(item) for item in items]
-            return None if None in widths else max(widths, default=0)
+            widths = _max_widths(items)
+            return None if widths is None else max(widths, default=0)
         case Repeat(item, _, hi):
             width = max_width(item)
             if width == 0:
@@ -147,6 +146,12 @@ def max_width(node: Node) -> int | None:
             return None if width is None or hi is None else width * hi
         case Look():
             return 0
+
+
+def _max_widths(items: tuple[Node, ...]) -> list[int] | None:
+    """`max_width` of each item; None: one of them has no bound."""
+    widths = [width for item in items if (width := max_width(item)) is not None]
+    return widths if len(widths) == len(items) else None
 
 
 def settle_ends(node: Node, at_start: bool, at_end: bool) -> Node:

@@ -63,9 +63,10 @@ def _group(draft: str, file: str, group: dict[str, Any], declared: str) -> Itera
     schema = group["schema"]
     if isinstance(schema, dict):
         schema = {"$schema": declared, **schema}
-    outcome = lambda test, result, detail="": Outcome(
-        draft, file, group["description"], test["description"], result, detail
-    )
+
+    def outcome(test: dict[str, Any], result: str, detail: str = "") -> Outcome:
+        return Outcome(draft, file, group["description"], test["description"], result, detail)
+
     try:
         machine = LazyDfa(build_network(schema, OPTIONS, Budget(Limits(seconds=20))), Budget(Limits(seconds=600)))
     except ConstraintError as error:
