@@ -109,6 +109,9 @@ class Constraint:
                 allow_nan=False,
                 separators=(",", ":"),
             )
+            text.encode()
+        except UnicodeEncodeError as error:  # JSON can spell half a surrogate pair, UTF-8 cannot
+            raise InvalidConstraint("the constraint contains a lone surrogate") from error
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidConstraint(f"the constraint cannot be written as JSON: {error}") from error
         return cls(kind, text)

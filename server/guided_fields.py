@@ -26,6 +26,7 @@ JSON_OBJECT = {"type": "object"}  # what response_format json_object promises
 CONTRADICTIONS: dict[str, str] = {
     "use_beam_search": "beam search does not go through the masks",
     "stop": "a stop string could cut the answer in the middle",
+    "repetition_detection": "it could cut the answer in the middle",
     "include_stop_str_in_output": "it would add text behind the complete answer",
     "ignore_eos": "the answer has to end where the constraint is complete",
 }
@@ -76,6 +77,15 @@ def refuse_any_constraint(body: Body, path: str) -> None:
         if value is not None and not (isinstance(value, Mapping) and value.get("type") == "text"):
             raise _not_enforced(name, f"{name} is not enforced on {path}; use /v1/chat/completions or /v1/completions")
     _refuse_enforced_tools(body)
+
+
+def refuse_text_stop_ids(body: Body, field: str, is_text: Callable[[int], bool]) -> None:
+    """Raises RequestRefused if `stop_token_ids` names a token that may be part of the answer to the constraint in `field`."""
+    stop_ids = body.get("stop_token_ids")
+    for token_id in stop_ids if isinstance(stop_ids, list) else ():  # anything else is for vLLM's models to refuse
+        if isinstance(token_id, int) and is_text(token_id):
+            why = f"token {token_id} is text, and could cut the answer in the middle"
+            raise _not_enforced("stop_token_ids", f"stop_token_ids beside {field} are not supported: {why}")
 
 
 def without_constraint(body: Body) -> dict[str, Any]:
@@ -178,13 +188,9 @@ GUIDED_FIELDS: dict[str, Callable[..., Constraint]] = {
 
 def _build(field: str, build: Callable[..., Constraint], *arguments: Any) -> Wanted:
     try:
-        constraint = build(*arguments)
-        constraint.digest.encode()
+        return Wanted(field, build(*arguments))
     except ConstraintError as error:
         raise from_constraint_error(error, field) from error
-    except UnicodeEncodeError as error:
-        raise _invalid(field, "contains a lone surrogate") from error
-    return Wanted(field, constraint)
 
 
 def _json_options(body: Body) -> dict[str, str]:
