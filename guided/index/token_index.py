@@ -91,7 +91,9 @@ class TokenIndex:
     # --- states -------------------------------------------------------------------------------------------------------
 
     def advance(self, state: StateId, token_id: int) -> StateId | None:
-        """The state after a token, or None where the token is not allowed."""
+        """The state after a token, or None where the token is not allowed; an id outside of the vocabulary never is."""
+        if not 0 <= token_id < self.vocabulary.size:
+            return None
         key = state * self.vocabulary.size + token_id
         following = self._moves.get(key, UNKNOWN)
         if following == UNKNOWN:

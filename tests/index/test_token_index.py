@@ -130,6 +130,17 @@ def test_advance_is_the_walk_over_the_bytes(index):
                 assert following == index._dfa.advance(state, automaton_bytes(token))
 
 
+def test_ids_outside_of_the_vocabulary_are_not_allowed_and_leave_no_trace(index):
+    state = index.advance(index.start, allowed(index, index.start)[0])
+    first = allowed(index, state)[0]
+    for outside in (-1, VOCABULARY.size, VOCABULARY.size + first, 1 << 40):
+        assert index.advance(state, outside) is None
+        assert index.advance(index.start, outside) is None
+    for known in range(min(index.num_states, 3)):
+        for token in allowed(index, known):
+            assert index.advance(known, token) is not None
+
+
 def test_min_tokens_is_breadth_first_search_over_tokens(index):
     for state in range(0, index.num_states, 5):
         assert index.min_tokens(state) == _min_tokens_by_search(index, state)
