@@ -11,6 +11,8 @@ from guided.index.token_index import TokenIndex
 from guided.limits import Budget, Limits
 from guided.vocabulary import Vocabulary
 
+_UNWRITABLE = "no token of this model's vocabulary can write what the constraint asks for"
+
 
 def compile(constraint: Constraint, vocabulary: Vocabulary, limits: Limits | None = None) -> TokenIndex:
     """The index of a constraint, with the row of its start state; the rest grows on demand or by `TokenIndex.close`.
@@ -20,11 +22,32 @@ def compile(constraint: Constraint, vocabulary: Vocabulary, limits: Limits | Non
     """
     budget = Budget(limits or Limits())
     network = build_network(constraint, budget)
+    leave_out_unwritable(network, vocabulary)
+    return begin_index(LazyDfa(network, budget), vocabulary)
+
+
+def leave_out_unwritable(network: Network, vocabulary: Vocabulary) -> None:
+    """Takes out of a network what needs a byte that no token of the vocabulary has.
+
+    Raises:
+        Unsatisfiable: nothing is left.
+    """
     # A network with late rules is written in JSON strings, where every character has a spelling in ASCII too.
     if network.is_complete and network.lose_bytes(unwritable_bytes(vocabulary)) and not network.trim():
-        raise Unsatisfiable("no token of this model's vocabulary can write what the constraint asks for")
-    index = TokenIndex(LazyDfa(network, budget), vocabulary)
-    index.mask(index.start)
+        raise Unsatisfiable(_UNWRITABLE)
+
+
+def begin_index(dfa: LazyDfa, vocabulary: Vocabulary) -> TokenIndex:
+    """The index of an automaton with the row of its start state.
+
+    Raises:
+        Unsatisfiable: no token may come first and the empty output is not allowed: its bytes are in the vocabulary, but no
+            token puts them together, as in a vocabulary that has whole characters only.
+        LimitExceeded: a limit was reached.
+    """
+    index = TokenIndex(dfa, vocabulary)
+    if not index.mask(index.start).any() and not index.is_accepting(index.start):
+        raise Unsatisfiable(_UNWRITABLE)
     return index
 
 

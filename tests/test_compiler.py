@@ -21,6 +21,14 @@ def test_a_constraint_that_no_token_can_write_is_refused():
         guided.compile(guided.Constraint.regex("x+|é"), ASCII_WITHOUT_X)
 
 
+def test_bytes_that_no_token_puts_together_are_refused():
+    whole_characters = guided.Vocabulary.from_tokens([character.encode() for character in "aéţ"])
+    assert guided.compile(guided.Constraint.regex("é"), whole_characters).mask(0).any()
+    with pytest.raises(guided.Unsatisfiable, match="vocabulary"):
+        guided.compile(guided.Constraint.regex("ã"), whole_characters)  # first byte of é, second byte of ţ
+    assert guided.compile(guided.Constraint.regex("ã?"), whole_characters).is_accepting(0)
+
+
 def test_a_set_of_characters_keeps_those_that_can_be_written():
     index = guided.compile(guided.Constraint.regex("[w-z]+"), ASCII_WITHOUT_X)
     assert index.accepts("wyz")

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.cli.arguments import UsageError, constraint_of, limits_of
-from guided.compiler import build_network, warm_up
+from guided.compiler import begin_index, build_network, leave_out_unwritable, warm_up
 from guided.constraint import Constraint
 from guided.errors import LimitExceeded
+from guided.index.slices import slices_of
 from guided.index.token_index import TokenIndex
 from guided.limits import Budget
 from guided.vocabulary import Vocabulary, VocabularyError
@@ -47,8 +48,8 @@ class Stages:
         finally:
             self.seconds[name] = time.perf_counter() - begin
 
-    def automaton(self) -> LazyDfa:
-        """The automaton of the constraint, its start state known.
+    def automaton(self, vocabulary: Vocabulary | None = None) -> LazyDfa:
+        """The automaton of the constraint, its start state known, less what the vocabulary, if one is given, cannot write.
 
         Raises:
             ConstraintError: it is refused.
@@ -56,6 +57,8 @@ class Stages:
         with self.timed("network"):
             self.budget.restart()
             network = build_network(self.constraint, self.budget)
+            if vocabulary is not None:
+                leave_out_unwritable(network, vocabulary)
         with self.timed("automaton"):
             self.dfa = LazyDfa(network, self.budget)
         return self.dfa
@@ -81,12 +84,11 @@ class Stages:
         """The index with the row of its start state."""
         with self.timed("kernels"):
             _load_kernels()  # else their loading would count as part of the stages
-        dfa = self.automaton()
+        dfa = self.automaton(vocabulary)
         with self.timed("vocabulary slices"):
-            index = TokenIndex(dfa, vocabulary)
+            slices_of(vocabulary)
         with self.timed("first mask"):
-            index.mask(index.start)
-        return index
+            return begin_index(dfa, vocabulary)
 
     def close(self, index: TokenIndex) -> str | None:
         """Closes the index as far as the limits allow; what stopped it, None where it is closed."""

@@ -277,3 +277,15 @@ def test_the_example_of_the_documentation(guided, model_folder):
     code, out, _ = guided("check", *shlex.split(example[1]), "--tokenizer", str(model_folder))
     assert code == 1
     assert out == "".join(line[4:] for line in example[2].splitlines(keepends=True))
+
+
+def test_the_index_leaves_out_what_the_tokenizer_cannot_write(guided, tmp_path):
+    vocab = {"a": 0, "b": 1, "</s>": 2}
+    tokenizer = {"model": {"type": "BPE", "vocab": vocab, "merges": []}, "decoder": {"type": "ByteLevel"}}
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(tokenizer), encoding="utf-8")
+    code, out, _ = guided("explain", "--regex", "a[bx]|xa", "--tokenizer", str(file), "--json")
+    assert (code, json.loads(out)["samples"]) == (0, ["ab"])
+    code, _, err = guided("compile", "--regex", "x", "--tokenizer", str(file))
+    assert code == 1
+    assert "vocabulary" in err
