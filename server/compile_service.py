@@ -11,7 +11,8 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from guided.compiler import TokenIndex, compile
+from guided import TokenIndex
+from guided.compiler import compile
 from guided.constraint import Constraint
 from guided.limits import Limits
 from guided.vocabulary import Vocabulary
@@ -47,6 +48,10 @@ class CompileService:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compile")
         self._known: OrderedDict[str, Compiled] = OrderedDict()  # digest -> compiled, least recently used first
         self._running: dict[str, asyncio.Future[Compiled]] = {}  # digest -> compilation under way
+
+    def is_text(self, token_id: int) -> bool:
+        """May a constrained answer contain this token? False for stop and special tokens and for what is no token at all."""
+        return 0 <= token_id < self.vocabulary.size and self.vocabulary.is_text(token_id)
 
     async def compile(self, constraint: Constraint) -> Compiled:
         """The index of `constraint`.

@@ -15,7 +15,7 @@ from guided.errors import ConstraintError
 from server.compile_service import CompileService
 from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused, from_constraint_error
-from server.guided_fields import read_constraint, refuse_any_constraint, without_constraint
+from server.guided_fields import read_constraint, refuse_any_constraint, refuse_text_stop_ids, without_constraint
 
 ENFORCING_PATHS = ("/v1/chat/completions", "/v1/completions")
 
@@ -60,6 +60,7 @@ class ConstraintMiddleware:
         forwarded = json.dumps(rest).encode() if len(rest) < len(body) else None
         if wanted is None:
             return None, forwarded
+        refuse_text_stop_ids(body, wanted.field, self.compile_service.is_text)
         try:
             compiled = await self.compile_service.compile(wanted.constraint)
         except ConstraintError as error:

@@ -19,9 +19,11 @@ CPU_FLAGS = ["--dtype", "float32", "--enforce-eager", "--max-model-len", "4096",
 
 
 class Settings(BaseSettings):
-    """What the gateway itself can be told. Unknown GUIDED_ variables in `.env` are errors."""
+    """What the gateway itself can be told. Unknown GUIDED_ variables in `.env` are errors; others there are not ours."""
 
-    model_config = SettingsConfigDict(env_prefix="GUIDED_", env_file=".env", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="GUIDED_", env_file=".env", dotenv_filtering="match_prefix", frozen=True
+    )
 
     index_cache_size: int = Field(default=256, ge=1, description="compiled constraints kept in memory")
     compile_seconds: float = Field(default=10.0, gt=0, description="wall time that one compilation may take")

@@ -32,6 +32,9 @@ class FakeCompileService:
         self.error = error
         self.compiled: list[Constraint] = []
 
+    def is_text(self, token_id: int) -> bool:
+        return token_id >= 32
+
     async def compile(self, constraint: Constraint) -> Compiled:
         if self.error is not None:
             raise self.error

@@ -159,6 +159,7 @@ REFUSED = [
     ({"stop": ["x"], "guided_regex": "a"}, "stop", "not_enforced"),
     ({"stop": "x", "response_format": {"type": "json_object"}}, "stop", "not_enforced"),
     ({"ignore_eos": True, "guided_regex": "a"}, "ignore_eos", "not_enforced"),
+    ({"repetition_detection": {"max_pattern_size": 4}, "guided_regex": "a"}, "repetition_detection", "not_enforced"),
     ({"include_stop_str_in_output": True, "guided_regex": "a"}, "include_stop_str_in_output", "not_enforced"),
 ]
 

@@ -32,6 +32,12 @@ def test_unknown_settings_in_the_env_file_are_errors(monkeypatch, tmp_path):
         Settings()
 
 
+def test_other_variables_in_the_env_file_are_not_ours(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("HF_TOKEN=secret\nGUIDED_COMPILE_SECONDS=3\n")
+    assert Settings().compile_seconds == 3
+
+
 def test_flags_of_vllm_pass_through(tmp_path):
     args = parse_arguments(["--model", str(tmp_path), "--max-model-len", "128", "--port", "9", "--dtype", "bfloat16"])
     assert (args.max_model_len, args.port, args.dtype) == (128, 9, "bfloat16")
