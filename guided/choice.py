@@ -17,7 +17,7 @@ def build_network(choices: Sequence[str], budget: Budget) -> Network:
 
     Raises:
         InvalidConstraint: the list is empty.
-        LimitExceeded: more than 50,000 strings, or more states than the limits allow.
+        LimitExceeded: more than 50,000 strings, or a trie of them that needs more memory than the limits allow.
     """
     if not choices:
         raise InvalidConstraint("the list of choices is empty")

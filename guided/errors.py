@@ -78,7 +78,7 @@ class Unsatisfiable(ConstraintError):
 
 
 class LimitExceeded(ConstraintError):
-    """Compilation reached a limit; `limit` is the name of the field of `Limits`."""
+    """Compilation reached a limit; `limit` is the name of the field of `Limits`, or "choices": there are too many."""
 
     code = "constraint_too_complex"
 

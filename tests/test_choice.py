@@ -46,8 +46,8 @@ def test_refusals():
         build_network([], Budget())
     with pytest.raises(LimitExceeded, match="choices"):
         build_network([str(n) for n in range(50_001)], Budget())
-    with pytest.raises(LimitExceeded, match="states"):
-        build_network(["a" * 101], Budget(Limits(states=100)))
+    with pytest.raises(LimitExceeded, match="memory_bytes"):
+        build_network(["a" * 101], Budget(Limits(memory_bytes=1000)))
 
 
 def test_fifty_thousand_choices():
