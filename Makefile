@@ -54,7 +54,7 @@ serve: $(SERVER) $(PROJECT)
 
 test: install
 	@$(BIN)/python scripts/prepare_model.py >/dev/null
-	@if [ -f scripts/fetch_tokenizers.py ]; then $(BIN)/python scripts/fetch_tokenizers.py; fi
+	@$(BIN)/python scripts/fetch_tokenizers.py
 	$(BIN)/python -m pytest $(TESTS)
 
 lint: $(DEV)

