@@ -33,11 +33,12 @@ def compile_rules(rule_set: RuleSet, budget: Budget) -> Network:
     rules = remove_left_recursion(inline(automata, start, budget), budget)
     ignore = [symbols.terminal(terminal) for terminal in rule_set.ignore]
     terminals = TerminalVariants(symbols.terminals, TerminalAutomata(budget))
-    if rule_set.longest_match:
-        terminals.choose_relevant(followers(rules), ignore)
     output = len(symbols.rule_names)  # one more rule: the start rule, or nothing at all if that may be empty
     rules[output] = RuleAutomaton([[(~start, 1)], []], [~start in nullable, True])
-    root, variants = watched_rules(rules, output, ignore, terminals, budget)
+    following = followers(rules)
+    if rule_set.longest_match:
+        terminals.choose_relevant(following.after, ignore)
+    root, variants = watched_rules(rules, output, following, ignore, terminals, budget)
     if root is None:
         raise Unsatisfiable("the grammar matches no string")
     return write_network(root, variants, terminals, budget)

@@ -1,33 +1,71 @@
-"""Rule automata in, which terminals may stand next to each other out; knows terminals by number only.
+"""Rule automata in, which terminals may come next out; knows terminals by number only.
 
 Sets of terminals are int bit masks. First and follow sets as of LL parsing (Lewis and Stearns, 1968), on automata without left
-recursion and without empty rules.
+recursion and without empty rules. Ignored terminals are left out.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from guided.grammar.rule_automaton import RuleAutomaton
 
 
-def followers(rules: dict[int, RuleAutomaton]) -> dict[int, int]:
-    """terminal -> the terminals that may come next, by the rules alone (ignored ones left out)."""
+@dataclass(frozen=True, slots=True)
+class Followers:
+    """Masks of terminals.
+
+    Attributes:
+        first: rule -> what it can begin with.
+        after: terminal -> what may come right after it.
+        next_at: rule -> per state, what may come next there, behind the end of the rule too.
+    """
+
+    first: dict[int, int]
+    after: dict[int, int]
+    next_at: dict[int, list[int]]
+
+
+def followers(rules: dict[int, RuleAutomaton]) -> Followers:
+    """The masks of a grammar's rules."""
     first = _first_sets(rules)
     begins = {rule: [_begin(arcs, first) for arcs in automaton.arcs] for rule, automaton in rules.items()}
-    after_rule = dict.fromkeys(rules, 0)
-    found: dict[int, int] = {}
+    after_rule = _after_rules(rules, begins)
+    next_at = {
+        rule: [
+            begin | (after_rule[rule] if final else 0)
+            for begin, final in zip(begins[rule], automaton.final, strict=True)
+        ]
+        for rule, automaton in rules.items()
+    }
+    after: dict[int, int] = {}
+    for rule, automaton in rules.items():
+        for arcs in automaton.arcs:
+            for symbol, target in arcs:
+                if symbol >= 0:
+                    after[symbol] = after.get(symbol, 0) | next_at[rule][target]
+    return Followers(first, after, next_at)
+
+
+def _after_rules(rules: dict[int, RuleAutomaton], begins: dict[int, list[int]]) -> dict[int, int]:
+    """rule -> what may come after it."""
+    calls = [
+        (~symbol, begins[rule][target], rule if automaton.final[target] else None)
+        for rule, automaton in rules.items()
+        for arcs in automaton.arcs
+        for symbol, target in arcs
+        if symbol < 0
+    ]
+    after = dict.fromkeys(rules, 0)
     changed = True
     while changed:
         changed = False
-        for rule, automaton in rules.items():
-            for arcs in automaton.arcs:
-                for symbol, target in arcs:
-                    following = begins[rule][target] | (after_rule[rule] if automaton.final[target] else 0)
-                    known = after_rule if symbol < 0 else found
-                    key = ~symbol if symbol < 0 else symbol
-                    if following | known.get(key, 0) != known.get(key, -1):
-                        known[key] = following | known.get(key, 0)
-                        changed = True
-    return found
+        for called, begin, ending in calls:
+            mask = after[called] | begin | (0 if ending is None else after[ending])
+            if mask != after[called]:
+                after[called] = mask
+                changed = True
+    return after
 
 
 def _begin(arcs: list[tuple[int, int]], first: dict[int, int]) -> int:
@@ -39,7 +77,6 @@ def _begin(arcs: list[tuple[int, int]], first: dict[int, int]) -> int:
 
 
 def _first_sets(rules: dict[int, RuleAutomaton]) -> dict[int, int]:
-    """rule -> the terminals that it can begin with."""
     first = dict.fromkeys(rules, 0)
     changed = True
     while changed:

@@ -7,13 +7,14 @@ regular condition on the text across rule borders, so the result is the intersec
 - A variant of a rule is named by the watch that it is entered with. Which watch is left when it ends is not guessed in
   advance: the rule ends with an *exit*, and the caller goes on according to it.
 - A variant is also named by the exits that its caller can use, so no state is left from which no string is complete.
-- Watches that nothing which may follow could disturb are dropped before (`relevant_watches`): in most grammars all of them.
+- A watch is dropped where nothing that may come next could disturb it: in most grammars everywhere.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from guided.grammar.follow import Followers
 from guided.grammar.rule_automaton import RuleAutomaton
 from guided.grammar.watches import NO_WATCH, TerminalVariants
 from guided.limits import Budget
@@ -39,7 +40,12 @@ class WatchedRule:
 
 
 def watched_rules(
-    rules: dict[int, RuleAutomaton], start: int, ignore: list[int], terminals: TerminalVariants, budget: Budget
+    rules: dict[int, RuleAutomaton],
+    start: int,
+    following: Followers,
+    ignore: list[int],
+    terminals: TerminalVariants,
+    budget: Budget,
 ) -> tuple[DemandKey | None, dict[DemandKey, WatchedRule]]:
     """(the variant that the output matches, all variants that it needs); None if there is no such string.
 
@@ -48,7 +54,7 @@ def watched_rules(
     Raises:
         LimitExceeded: too many states.
     """
-    product = _Product(rules, ignore, terminals, budget)
+    product = _Product(rules, following, ignore, terminals, budget)
     product.explore(start)
     return _Demands(product, budget).collect(start)
 
@@ -66,9 +72,16 @@ class _Product:
     """Forward exploration by tabulation: when a variant gets a new exit, all its calls so far go on from there."""
 
     def __init__(
-        self, rules: dict[int, RuleAutomaton], ignore: list[int], terminals: TerminalVariants, budget: Budget
+        self,
+        rules: dict[int, RuleAutomaton],
+        following: Followers,
+        ignore: list[int],
+        terminals: TerminalVariants,
+        budget: Budget,
     ) -> None:
         self.rules = rules
+        self._following = following
+        self._ignored = sum(1 << terminal for terminal in ignore)
         self.terminals = terminals
         self.variants: dict[Symbol, _Variant] = {}
         self.begin: dict[Symbol, State] = {}
@@ -101,6 +114,10 @@ class _Product:
             self._worklist.append((key, state))
 
     def _move(self, key: Symbol, state: State, symbol: Symbol | None, exit: int, target: State) -> None:
+        position, watch, ignoring = target
+        if watch != NO_WATCH:
+            mask = self._following.next_at[~key[0]][position] | self._ignored
+            target = (position, self.terminals.kept(watch, mask), ignoring)
         self.variants[key].moves[state].append((symbol, exit, target))
         self._reach(key, target)
 
@@ -121,7 +138,7 @@ class _Product:
                 for exit in self.terminals.exits(symbol, watch):
                     self._move(key, state, (symbol, watch), exit, (target, exit, bool(self._ignore)))
             else:
-                called = (symbol, watch)
+                called = (symbol, self.terminals.kept(watch, self._following.first[~symbol]))
                 self._calls.setdefault(called, []).append((key, state, target))
                 for exit in list(self._variant(called).exits):
                     self._move(key, state, called, exit, (target, exit, False))

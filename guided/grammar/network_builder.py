@@ -49,8 +49,9 @@ class _RuleWriter:
         self._key = key
         self._rule = rule
         self._plain = len(key[2]) == 1  # one exit needs no name
-        self._states = [self._state(number) for number in range(len(rule.arcs))]
         self._ends = {number: exit for number, exit in enumerate(rule.exit) if exit is not None}
+        self._bare_ends = {number for number in self._ends if not rule.arcs[number] and not rule.empty[number]}
+        self._states = [self._state(number) for number in range(len(rule.arcs))]
         self._reachable_ends: dict[int, frozenset[int]] = {}
 
     def write(self) -> None:
@@ -71,10 +72,7 @@ class _RuleWriter:
             return self._network.state()
         if not self._plain:
             return self._network.state(exit=exit)
-        return self._end if self._only_ends(number) and number else self._network.state(final=True)
-
-    def _only_ends(self, number: int) -> bool:
-        return not self._rule.arcs[number] and not self._rule.empty[number]
+        return self._end if number and number in self._bare_ends else self._network.state(final=True)
 
     def _call(self, source: int, callee: DemandKey, exits: dict[int, int]) -> None:
         number = self._numbers[callee]
@@ -85,22 +83,26 @@ class _RuleWriter:
             self._network.call(source, number, landing, absorbing=self._is_absorbing(exits))
 
     def _is_tail(self, callee: DemandKey, exits: dict[int, int]) -> bool:
-        """Would the caller end right where, and as, the called rule ends?"""
-        if any(self._rule.exit[target] != exit for exit, target in exits.items()):
-            return False
-        if len(exits) == 1 and not self._plain:
-            return False  # the called rule does not name its exit, this one does
-        return all(self._only_ends(target) for target in exits.values()) or self._ends_only_at(exits, callee)
+        """Would the caller end right where, and as, the called rule ends?
 
-    def _ends_only_at(self, exits: dict[int, int], callee: DemandKey) -> bool:
-        """A call to itself that returns to where it ends itself: what may follow there, the called rule may read as well."""
-        return callee == self._key and {target: exit for exit, target in exits.items()} == self._ends
+        It does where it only ends there, and where it calls itself: what may follow there, the called rule may read as well.
+        """
+        targets = set(exits.values())
+        if self._plain:  # neither may name its exit
+            return len(exits) == 1 and (
+                targets <= self._bare_ends or (callee == self._key and targets == self._ends.keys())
+            )
+        if len(exits) == 1 or any(self._rule.exit[target] != exit for exit, target in exits.items()):
+            return False
+        return targets <= self._bare_ends or (callee == self._key and targets == self._ends.keys())
 
     def _is_absorbing(self, exits: dict[int, int]) -> bool:
         """Is a return to these states idempotent? It is if, from them, the rule ends only in them, each with its exit."""
-        if any(self._rule.exit[target] != exit for exit, target in exits.items()):
+        targets = set(exits.values())
+        if not targets <= self._ends.keys() or (len(exits) == 1) != self._plain:
             return False
-        targets = frozenset(exits.values())
+        if not self._plain and any(self._rule.exit[target] != exit for exit, target in exits.items()):
+            return False
         return all(self._ends_from(target) <= targets for target in targets)
 
     def _ends_from(self, number: int) -> frozenset[int]:

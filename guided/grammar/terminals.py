@@ -5,7 +5,6 @@ Short terminals are written where they are used, each other one becomes a rule o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from guided.automaton.charset import CharSet, partition
@@ -14,7 +13,7 @@ from guided.automaton.network import Network, special_token_bytes
 from guided.grammar.rules import CharacterClass, Literal, Pattern, SpecialToken, Terminal
 from guided.grammar.terminal_automaton import DEAD, DONE, TerminalAutomaton, build_terminal
 from guided.grammar.terminal_program import parse_program
-from guided.grammar.watches import NO_WATCH, TerminalVariant, TerminalVariants
+from guided.grammar.watches import NO_WATCH, TerminalVariant, TerminalVariants, literal_sets
 from guided.limits import Budget
 
 _INLINED_ARCS = 8  # a terminal with at most so many arcs is copied where it is used,
@@ -37,8 +36,8 @@ class TerminalWriter:
         match self._terminals.terminals[number]:
             case SpecialToken(name):
                 return self._network.literal(source, special_token_bytes(name), self.landing(exits))
-            case Literal(text, ignore_case=False):
-                return self._encoder.text(source, text, self.landing(exits))
+            case Literal() as literal if not self._terminals.needs_variant(number, watch):
+                return self._write_literal(literal, source, self.landing(exits))
             case CharacterClass(ranges) if not self._terminals.needs_variant(number, watch):
                 return self._encoder.char(source, CharSet.from_ranges(ranges), exits[NO_WATCH])
         variant = self._terminals.variant(number, watch)
@@ -49,6 +48,16 @@ class TerminalWriter:
         if key not in self._rules:
             self._rules[key] = self._rule(variant, sorted(exits))
         return self._network.call(source, self._rules[key], self.landing(exits))
+
+    def _write_literal(self, literal: Literal, source: int, target: int) -> None:
+        if not literal.ignore_case:
+            return self._encoder.text(source, literal.text, target)
+        sets = literal_sets(literal)
+        for characters in sets[:-1]:
+            following = self._network.state()
+            self._encoder.char(source, characters, following)
+            source = following
+        return self._encoder.char(source, sets[-1], target)
 
     def landing(self, exits: Mapping[int, int]) -> int:
         """The state to return to from a rule with these exits."""
@@ -107,10 +116,8 @@ class TerminalAutomata:
 
     def _build(self, terminal: Terminal) -> TerminalAutomaton:
         match terminal:
-            case Literal(text, ignore_case=False):
-                return _chain([CharSet.of(character) for character in text])
-            case Literal(text, ignore_case=True):
-                return self._from_pattern(f"(?i:{re.escape(text)})", repr(text))
+            case Literal() as literal:
+                return _chain(literal_sets(literal))
             case CharacterClass(ranges):
                 return _chain([CharSet.from_ranges(ranges)])
             case Pattern(regex, name):

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from guided.automaton.charset import CharSet, partition
 from guided.grammar.rules import Literal, Pattern, SpecialToken, Terminal
 from guided.grammar.terminal_automaton import DEAD, DONE, TerminalAutomaton, union_of
+from guided.regex.characters import ignoring_case
 
 NO_WATCH = 0
+_DEPENDS = -1
 Watch = frozenset[tuple[int, int]]  # (terminal that left it behind, state of that terminal's watch)
 
 
@@ -55,6 +57,12 @@ class TerminalVariant:
         return sum(len(set(row) - {DEAD}) for row in self.rows)
 
 
+def literal_sets(literal: Literal) -> list[CharSet]:
+    """What may stand for each character of a fixed text."""
+    sets = [CharSet.of(character) for character in literal.text]
+    return [ignoring_case(characters, False) for characters in sets] if literal.ignore_case else sets
+
+
 class TerminalVariants:
     """Terminals by number, with every watch that they meet."""
 
@@ -67,6 +75,8 @@ class TerminalVariants:
         self._variants: dict[tuple[int, int], TerminalVariant] = {}
         self._exits: dict[tuple[int, int], tuple[int, ...]] = {}
         self._openings: dict[int, CharSet] = {}
+        self._disturbing: dict[int, int] = {}
+        self._after_literal: dict[tuple[Literal, int], int | None] = {}
 
     def choose_relevant(self, next_to: dict[int, int], ignore: list[int]) -> None:
         """Keeps the watches of those terminals only which something that may follow can disturb.
@@ -84,10 +94,31 @@ class TerminalVariants:
             automaton = self._automaton(self.terminals[terminal])
             if terminal in ignore and _closed_under_repetition(automaton):
                 following &= ~(1 << terminal)  # two in a row are one longer one
-            busy = _busy(automaton)
+            busy = _busy(automaton, set(automaton.watch))
             waits = any(automaton.watch_open[watch] for watch in automaton.watch)
             if waits or any(self._opening(other) & busy for other in _members(following)):
                 self._relevant.add(terminal)
+
+    def kept(self, watch: int, next_terminals: int) -> int:
+        """The watch, or NO_WATCH if none of the terminals of a mask, coming next, could disturb it."""
+        if watch == NO_WATCH:
+            return NO_WATCH
+        disturbing = self._disturbing.get(watch)
+        if disturbing is None:
+            disturbing = self._disturbing[watch] = self._disturbers(watch)
+        return watch if disturbing & next_terminals else NO_WATCH
+
+    def _disturbers(self, watch: int) -> int:
+        """The mask of the terminals whose first character could let a watch fail or go on; all for one that waits."""
+        if self.is_open(watch):
+            return -1
+        automata = [(self._automaton(self.terminals[terminal]), state) for terminal, state in self._watches[watch]]
+        busy = [_busy(automaton, {state}) for automaton, state in automata]
+        return sum(
+            1 << terminal
+            for terminal in range(len(self.terminals))
+            if any(self._opening(terminal) & characters for characters in busy)
+        )
 
     def is_open(self, watch: int) -> bool:
         """Does the watch fail at the end of the text?"""
@@ -100,7 +131,7 @@ class TerminalVariants:
             if self.needs_variant(terminal, watch):
                 found = self.variant(terminal, watch).exit
             else:
-                found = (self._after_text(terminal, watch),)
+                found = (self._after_fixed(terminal, watch),)
             known = self._exits[terminal, watch] = tuple(dict.fromkeys(exit for exit in found if exit is not None))
         return known
 
@@ -114,21 +145,35 @@ class TerminalVariants:
     def needs_variant(self, terminal: int, watch: int) -> bool:
         """Does the watch on entry, or one that is left, have to be followed through the terminal?"""
         match self.terminals[terminal]:
-            case SpecialToken() | Literal(ignore_case=False):
-                return False  # no choice in it, so it is written as it is
+            case SpecialToken():
+                return False
+            case Literal() as literal:
+                return watch != NO_WATCH and self._after_text(literal, watch) == _DEPENDS
         return watch != NO_WATCH or terminal in self._relevant
 
-    def _after_text(self, terminal: int, watch: int) -> int | None:
-        """The watch after a terminal that is a fixed text; None if the watch fails on it."""
-        text = self.terminals[terminal]
-        if watch == NO_WATCH or isinstance(
-            text, SpecialToken
-        ):  # no watch sees a special token, so none may wait for more
-            return None if self.is_open(watch) else NO_WATCH
-        left: Watch | None = self._watches[watch]
-        for character in text.text:
-            left = self._after_character(left, ord(character)) if left else left
+    def _after_text(self, literal: Literal, watch: int) -> int | None:
+        """The watch after a fixed text; None if the watch fails on it, _DEPENDS if that depends on the case of a letter."""
+        if (literal, watch) not in self._after_literal:
+            self._after_literal[literal, watch] = self._read_text(literal, self._watches[watch])
+        return self._after_literal[literal, watch]
+
+    def _read_text(self, literal: Literal, watch: Watch) -> int | None:
+        left: Watch | None = watch
+        for characters in literal_sets(literal):
+            if not left:
+                break
+            found = {self._after_character(left, point) for point in characters}
+            if len(found) > 1:
+                return _DEPENDS
+            left = found.pop()
         return None if left is None else self._id(left)
+
+    def _after_fixed(self, terminal: int, watch: int) -> int | None:
+        """The watch after a terminal without choice."""
+        match self.terminals[terminal]:
+            case Literal() as literal if watch != NO_WATCH:
+                return self._after_text(literal, watch)
+        return None if self.is_open(watch) else NO_WATCH  # no watch sees a special token, so none may wait for more
 
     def _after_character(self, watch: Watch, point: int) -> Watch | None:
         watchers = {other: self._automaton(self.terminals[other]) for other, _ in watch}
@@ -151,8 +196,8 @@ class TerminalVariants:
             match self.terminals[terminal]:
                 case SpecialToken():
                     known = CharSet.none()
-                case Literal(text, ignore_case=False):
-                    known = CharSet.of(text[:1])
+                case Literal() as literal:
+                    known = literal_sets(literal)[0]
                 case other:
                     known = union_of(characters for characters, _ in self._automaton(other).arcs(0))
             self._openings[terminal] = known
@@ -216,9 +261,8 @@ def _joint_classes(all_classes: list[tuple[CharSet, ...]]) -> tuple[tuple[CharSe
     return tuple(blocks), columns
 
 
-def _busy(automaton: TerminalAutomaton) -> CharSet:
-    """The characters that keep a watch busy, or let it fail, right behind the terminal."""
-    watches = set(automaton.watch)
+def _busy(automaton: TerminalAutomaton, watches: set[int]) -> CharSet:
+    """The characters that keep one of the watches busy, or let it fail."""
     return union_of(
         members
         for index, members in enumerate(automaton.classes)
