@@ -168,3 +168,5 @@ _WRITERS: dict[str, Callable[[random.Random, int], str]] = {
     "lisp": _lisp,
     "c_like": _c_like,
 }
+
+NAMES = list(_WRITERS)
