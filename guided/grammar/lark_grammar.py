@@ -42,6 +42,12 @@ def read_lark(text: str, budget: Budget) -> RuleSet:
     return Resolver(loader.definitions, loader.ignored, source, budget).resolve()
 
 
+def warm() -> None:
+    """Lets Lark build the tables of its parser for grammars, and read its `common` grammar: 0.3 s, once per process."""
+    lark_loader._get_parser()
+    _bundled("common")
+
+
 def _parse(source: Source) -> Tree:
     """The parse tree by Lark's parser of its own grammar language."""
     parser = lark_loader._get_parser()
