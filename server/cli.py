@@ -5,11 +5,20 @@ from __future__ import annotations
 import sys
 import time
 
+from pydantic import ValidationError
+
+from guided.vocabulary import VocabularyError
+
 
 def main() -> None:
     started = time.monotonic()
     from server.settings import Settings, parse_arguments, set_environment
 
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        wrong = (f"GUIDED_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
+        raise SystemExit(f"guided-server: {'; '.join(wrong)}") from error
     set_environment()
     print("guided-server: [  0.0 s] loading vLLM", file=sys.stderr, flush=True)
     args = parse_arguments(sys.argv[1:])
@@ -19,8 +28,8 @@ def main() -> None:
     from server.lifecycle import Progress, serve
 
     try:
-        uvloop.run(serve(Settings(), args, Progress(started)))
-    except OSError as error:
+        uvloop.run(serve(settings, args, Progress(started)))
+    except (OSError, VocabularyError) as error:
         raise SystemExit(f"guided-server: {error}") from error
 
 

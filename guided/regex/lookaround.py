@@ -293,10 +293,11 @@ class _Product:
 
 def _holds_at_end(pending: Pending, ends: set[int]) -> bool:
     """Do the pending lookaheads hold if the text ends here?"""
-    for negative, config in pending:
-        if any(state in ends and _holds_at_end(asked, ends) for state, asked in config) == negative:
-            return False
-    return True
+
+    def through(config: Config) -> bool:
+        return any(state in ends and _holds_at_end(asked, ends) for state, asked in config)
+
+    return all(through(config) != negative for negative, config in pending)
 
 
 def _states_of(pending: Pending) -> Iterable[int]:
