@@ -176,12 +176,15 @@ def determinise(nfa: CharNfa, budget: Budget) -> CharDfa:
         return CharDfa.empty()
     blocks, moves = _moves_by_block(nfa, alive)
     start = frozenset(state for state in nfa.closure({nfa.start}) if alive[state])
+    everything = _universal(nfa, moves, len(blocks))
     ids, order = {start: 0}, [start]
     rows: list[list[int]] = []
     work = 0
     for subset in order:  # grows while it is walked; a subset of live states is live, so nothing is to be trimmed
         row = [-1] * len(blocks)
         for block, reached in _moves_of(subset, moves).items():
+            if not everything.keys().isdisjoint(reached):  # what follows no longer matters
+                reached = everything[min(everything.keys() & reached)]
             known = ids.get(reached)
             if known is None:
                 known = ids[reached] = len(order)
@@ -195,6 +198,17 @@ def determinise(nfa: CharNfa, budget: Budget) -> CharDfa:
     budget.check("determinisation", states=len(order))
     accepting = np.fromiter((not nfa.accepting.isdisjoint(subset) for subset in order), dtype=bool, count=len(order))
     return CharDfa(tuple(blocks), np.array(rows, dtype=np.int32).reshape(len(order), len(blocks)), accepting)
+
+
+def _universal(nfa: CharNfa, moves: list[dict[int, frozenset[int]]], blocks: int) -> dict[int, frozenset[int]]:
+    """State -> its closed set, for states from which every text is accepted: the end of a pattern that may match anywhere."""
+    found: dict[int, frozenset[int]] = {}
+    for state, loops in enumerate(moves):
+        if len(loops) == blocks and all(state in reached for reached in loops.values()):
+            closed = nfa.closure({state})
+            if not nfa.accepting.isdisjoint(closed):
+                found[state] = closed
+    return found
 
 
 def _moves_of(subset: frozenset[int], moves: list[dict[int, frozenset[int]]]) -> dict[int, frozenset[int]]:

@@ -60,6 +60,7 @@ class NumberShape:
             step,
             self.off_steps | other.off_steps,
             self.excluded | other.excluded,
+            self.plain or other.plain,
         )
         return merged.tidy()
 
@@ -90,6 +91,8 @@ class NumberShape:
             if self.low is None or self.high is None or self.low < self.high:
                 return True  # a dense set: what is excluded does not exhaust it
             return self._fits(self.low)
+        if any(not self.step % off for off in self.off_steps):
+            return False
         return any(self._fits(value) for value in self._multiples())
 
     def _multiples(self) -> Iterator[Fraction]:

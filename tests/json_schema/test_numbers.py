@@ -98,4 +98,5 @@ def test_integers_in_every_spelling_except_in_draft_4(accept):
     assert not accept({"type": "integer"}).text("1.5")
     draft4 = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}
     assert not accept(draft4).text("1.0")
+    assert not accept({**draft4, "minimum": 0}).text("1.0")
     assert accept(draft4).text("10")
