@@ -6,7 +6,7 @@ from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import Network
 from guided.constraint import Constraint
 from guided.errors import InvalidConstraint, Unsatisfiable
-from guided.index.slices import unwritable_bytes
+from guided.index.slices import slices_of, unwritable_bytes
 from guided.index.token_index import TokenIndex
 from guided.limits import Budget, Limits
 from guided.vocabulary import Vocabulary
@@ -80,14 +80,33 @@ def build_network(constraint: Constraint, budget: Budget) -> Network:
     raise InvalidConstraint(f"there is no kind of constraint named {constraint.kind!r}")
 
 
-def warm_up() -> None:
+def warm_up(vocabulary: Vocabulary | None = None) -> None:
     """Compiles or loads every kernel, so that no request waits for Numba: seconds the first time, then from its disk cache.
 
-    The tables of characters that regexes ask for (`\\w`, case) are computed too.
+    The tables of characters that regexes ask for (`\\w`, case) are computed too. With a vocabulary also the rest of what its first
+    constraints would wait for: the slices of the vocabulary and the imports of the front ends.
     """
     from guided import regex
 
     regex.warm()
+    _run_every_kernel()
+    if vocabulary is not None:
+        slices_of(vocabulary)
+        unwritable_bytes(vocabulary)
+        _use_every_front_end()
+
+
+def _use_every_front_end() -> None:
+    for constraint in (
+        Constraint.regex("."),
+        Constraint.choice(["a"]),
+        Constraint.json_schema({"properties": {"a": {"type": "string"}}}),
+        Constraint.grammar('start: "a"'),
+    ):
+        build_network(constraint, Budget(Limits(seconds=600)))
+
+
+def _run_every_kernel() -> None:
     vocabulary = Vocabulary.from_tokens([b"a", b"\xc3", b"\xa9", b"", b""], eos_ids=[3], special_token_ids={"<s>": 4})
     network = Network()
     network.root = network.rule()

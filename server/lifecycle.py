@@ -86,7 +86,7 @@ def prepare_compilation(settings: Settings, config: VllmConfig) -> CompileServic
     """Reads the vocabulary and compiles or loads the kernels, so that no request waits for either."""
     model = config.model_config
     vocabulary = guided.Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
-    guided.warm_up()
+    guided.warm_up(vocabulary)
     return CompileService(vocabulary, limits=settings.limits, capacity=settings.index_cache_size)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import guided
@@ -39,3 +42,23 @@ def test_the_size_of_the_constraint_is_limited():
     with pytest.raises(guided.LimitExceeded) as refused:
         guided.compile(guided.Constraint.choice(["a" * 2000]), ASCII_WITHOUT_X, guided.Limits(constraint_bytes=1000))
     assert refused.value.limit == "constraint_bytes"
+
+
+def test_after_warm_up_no_constraint_waits_for_an_import():
+    program = """
+import sys, guided
+from guided.index.slices import slices_of
+vocabulary = guided.Vocabulary.from_tokens([bytes([byte]) for byte in range(128)])
+guided.warm_up(vocabulary)
+before, misses = set(sys.modules), slices_of.cache_info().misses
+for constraint in (
+    guided.Constraint.regex(r"\\bé|[^a]?"),
+    guided.Constraint.choice(["a", "b"]),
+    guided.Constraint.json_schema({"type": "object", "properties": {"a": {"anyOf": [{"type": "integer"}, {"const": "x"}]}}}),
+    guided.Constraint.grammar('start: "a" start | B\\nB: /b+/'),
+):
+    guided.compile(constraint, vocabulary)
+print(sorted(set(sys.modules) - before), slices_of.cache_info().misses - misses)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert (done.stdout, done.returncode) == ("[] 0\n", 0), done.stderr
