@@ -162,7 +162,10 @@ def constraint_of(args: argparse.Namespace) -> Constraint:
 def _choices(text: str) -> list[str]:
     """A JSON list, or one choice a line."""
     if not text.lstrip().startswith("["):
-        return text.splitlines()
+        lines = (
+            text.removesuffix("\n").split("\n") if text else []
+        )  # str.splitlines would split at U+2028 and others too
+        return [line.removesuffix("\r") for line in lines]
     try:
         return json.loads(text)
     except ValueError as error:

@@ -289,3 +289,10 @@ def test_the_index_leaves_out_what_the_tokenizer_cannot_write(guided, tmp_path):
     code, _, err = guided("compile", "--regex", "x", "--tokenizer", str(file))
     assert code == 1
     assert "vocabulary" in err
+
+
+def test_a_line_of_choices_ends_at_a_line_feed_only(guided):
+    lines = "one\u2028still one\r\n\x0ctwo\n"
+    for text, code in (("one\u2028still one", 0), ("\x0ctwo", 0), ("one", 1), ("two", 1), ("", 1)):
+        assert guided("check", "--choices", "-", text, stdin=lines)[0] == code
+    assert guided("check", "--choices", "-", "", stdin="")[0] == 1  # no choice at all is refused
