@@ -10,8 +10,9 @@ from dataclasses import replace
 from guided.automaton.network import Network
 from guided.errors import InvalidConstraint
 from guided.grammar.compile import compile_rules
-from guided.grammar.gbnf import read_gbnf
+from guided.grammar.gbnf import LONGEST, read_gbnf
 from guided.grammar.lark_grammar import read_lark, warm
+from guided.grammar.source import check_length
 from guided.grammar.syntax import detect_syntax
 from guided.limits import Budget
 
@@ -32,6 +33,7 @@ def build_network(text: str, options: dict[str, str], budget: Budget) -> Network
         Unsatisfiable: the grammar matches no string.
         LimitExceeded: nested too deeply, too many states, or out of time.
     """
+    check_length(text, LONGEST)
     syntax = options.get("syntax") or detect_syntax(text)
     if syntax == "lark":
         warm()  # once per process, so not on this grammar's account

@@ -24,11 +24,11 @@ from guided.grammar.rules import (
     choice,
     sequence,
 )
-from guided.grammar.source import check_length, place_of, too_deep
+from guided.grammar.source import place_of, too_deep
 from guided.limits import Budget
 
 START = "root"
-_LONGEST = 400_000  # characters of a grammar
+LONGEST = 400_000  # characters of a grammar
 _LAST = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
 
@@ -76,7 +76,6 @@ def read_gbnf(text: str, budget: Budget) -> RuleSet:
         UnsupportedKeyword: lookahead, negated tokens, tokens by number.
         LimitExceeded: nested too deeply, or out of time.
     """
-    check_length(text, _LONGEST)
     return _Reader(text, budget).read()
 
 

@@ -66,7 +66,8 @@ class TerminalAutomaton:
 
 def union_of(sets: Iterable[CharSet]) -> CharSet:
     """The union of disjoint sets."""
-    return CharSet.from_ranges(piece for members in sets for piece in members.ranges)
+    members = list(sets)
+    return members[0] if len(members) == 1 else CharSet.from_ranges(piece for part in members for piece in part.ranges)
 
 
 def build_terminal(program: Program, name: str, budget: Budget) -> TerminalAutomaton:

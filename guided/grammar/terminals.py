@@ -88,7 +88,7 @@ class TerminalWriter:
         for state, mapped in enumerate(states):
             if mapped == DEAD:
                 continue
-            for characters, following in variant.arcs(state):
+            for characters, following in variant.arcs[state]:
                 if alive[following]:
                     self._encoder.char(mapped, characters, states[following])
             exit = variant.exit[state]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property
 
 from guided.automaton.charset import CharSet, partition
 from guided.grammar.rules import Literal, Pattern, SpecialToken, Terminal
@@ -15,7 +16,7 @@ _DEPENDS = -1
 Watch = frozenset[tuple[int, int]]  # (terminal that left it behind, state of that terminal's watch)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TerminalVariant:
     """A terminal entered with a watch.
 
@@ -29,10 +30,14 @@ class TerminalVariant:
     rows: tuple[tuple[int, ...], ...]
     exit: tuple[int | None, ...]
 
-    def arcs(self, state: int) -> list[tuple[CharSet, int]]:
-        """(characters, next state) of a state."""
+    @cached_property
+    def arcs(self) -> list[list[tuple[CharSet, int]]]:
+        """Per state, (characters, next state)."""
+        return [self._arcs_of(row) for row in self.rows]
+
+    def _arcs_of(self, row: tuple[int, ...]) -> list[tuple[CharSet, int]]:
         by_target: dict[int, list[CharSet]] = {}
-        for index, target in enumerate(self.rows[state]):
+        for index, target in enumerate(row):
             if target != DEAD:
                 by_target.setdefault(target, []).append(self.classes[index])
         return [(union_of(sets), target) for target, sets in by_target.items()]
@@ -52,9 +57,9 @@ class TerminalVariant:
                     worklist.append(source)
         return alive
 
-    @property
+    @cached_property
     def num_arcs(self) -> int:
-        return sum(len(set(row) - {DEAD}) for row in self.rows)
+        return sum(map(len, self.arcs))
 
 
 def literal_sets(literal: Literal) -> list[CharSet]:
