@@ -18,7 +18,7 @@ from guided.limits import Budget
 
 __all__ = ["build_network", "warm"]
 
-_SHARE = 0.2  # of a compilation's time is for its grammar; the rest is for its states
+_SHARE = 0.4  # of a compilation's time is for its grammar; the rest is for its states
 
 
 def build_network(text: str, options: dict[str, str], budget: Budget) -> Network:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from guided.automaton.network import Network
-from guided.errors import InvalidConstraint, Unsatisfiable
+from guided.errors import InvalidConstraint, LimitExceeded, Unsatisfiable
 from guided.grammar.analysis import callers, inline, nullable_rules, productive_rules
 from guided.grammar.follow import followers
 from guided.grammar.left_recursion import remove_direct_left_recursion, remove_left_recursion
@@ -15,6 +15,8 @@ from guided.grammar.terminals import TerminalAutomata
 from guided.grammar.watches import TerminalVariants
 from guided.limits import Budget
 
+_MOST_RULES = 3_000  # about a third of a millisecond each
+
 
 def compile_rules(rule_set: RuleSet, budget: Budget) -> Network:
     """The network of a grammar.
@@ -23,6 +25,10 @@ def compile_rules(rule_set: RuleSet, budget: Budget) -> Network:
         InvalidConstraint: a rule that matches no string.
         LimitExceeded: too many states, or out of time.
     """
+    if len(rule_set.rules) > _MOST_RULES:
+        raise LimitExceeded(
+            f"the grammar is too complex: {len(rule_set.rules):,} rules, the limit is {_MOST_RULES:,}", limit="states"
+        )
     symbols = Symbols(rule_set.rules)
     nfas = [build_nfa(expression, symbols, budget) for expression in rule_set.rules.values()]
     used_by = callers(nfas)

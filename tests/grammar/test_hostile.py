@@ -52,7 +52,7 @@ def test_an_answer_or_a_limit_in_time(grammar):
         dfa.advance(dfa.start, b"a" * 200)
     except ConstraintError as error:
         assert str(error)
-    assert time.process_time() - begin < 2.5  # seconds; the limit inside is 2 s of wall time
+    assert time.process_time() - begin < 2.5  # seconds of CPU; machines that run the tests are busy
 
 
 @pytest.mark.parametrize(
