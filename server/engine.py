@@ -27,6 +27,7 @@ from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
+from guided.errors import LimitExceeded
 from guided.vllm_adapters.params import to_extra_args
 from server.compile_service import Compiled
 
@@ -99,7 +100,16 @@ async def verified(
                 seen[0 if not deltas else len(seen) :] = sample.token_ids
                 if sample.finish_reason == "stop":
                     text_tokens = seen[:-1]  # the last one is the stop token
-                    if not await asyncio.to_thread(compiled.satisfied_by, text_tokens):
-                        logger.error("request %s ended before its constraint was complete: %s", request_id, text_tokens)
+                    if not await _satisfied(compiled, text_tokens):
+                        logger.error("request %s ended after %d tokens, its constraint incomplete", request_id, len(seen))
                         raise GenerationError(f"request {request_id} could not be completed under its constraint")
             yield output
+
+
+async def _satisfied(compiled: Compiled, tokens: list[int]) -> bool:
+    """False too where the index outgrows its limits on the way: an answer that cannot be checked is not passed on."""
+    try:
+        return await asyncio.to_thread(compiled.satisfied_by, tokens)
+    except LimitExceeded as error:
+        logger.error("an answer could not be checked: %s", error.message)
+        return False

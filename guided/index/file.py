@@ -43,6 +43,7 @@ def save(index: TokenIndex, path: str | os.PathLike[str], constraint_digest: str
     descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".index-")
     try:
         with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o644)  # mkstemp's 0600 would hide the file from the other users of a shared folder
             file.write(data)
         Path(temporary).replace(path)
     except BaseException:

@@ -64,6 +64,7 @@ def save(path: Path, meta: Mapping[str, Any], arrays: Arrays) -> None:
         descriptor, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(descriptor, 0o644)  # mkstemp's 0600 would hide it from the other users of a shared folder
                 file.write(MAGIC + checksum(content))
                 file.write(content)
             Path(scratch).replace(path)
