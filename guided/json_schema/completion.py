@@ -41,13 +41,13 @@ class _Plan:
         return self._counts_fit()
 
     def _counts_fit(self) -> bool:
-        total = self.state.count + len(self.chosen) + self.unknown
+        total = self.state.total + len(self.chosen) + self.unknown
         shape = self.progress.shape
         if (shape.max_count is not None and total > shape.max_count) or any(
             total >= atom.bound for atom in self.bounds
         ):
             return False
-        return total >= shape.min_count
+        return self.state.count + len(self.chosen) >= shape.min_count
 
     def _meets(self, atom: Atom) -> bool:
         """Takes the property that satisfies the atom into the plan, if that is possible."""
@@ -59,7 +59,7 @@ class _Plan:
                 return True
             case "fewer":
                 self.bounds.append(atom)
-                return self.state.count + len(self.chosen) + self.unknown < atom.bound
+                return self.state.total + len(self.chosen) + self.unknown < atom.bound
             case "some" if atom.formula is not None:
                 return self._known(atom, atom.formula) or self._unknown(atom, atom.formula)
         return False
@@ -80,8 +80,14 @@ class _Plan:
 
     def _unknown(self, atom: Atom, formula: Formula) -> bool:
         """An unknown name under which the formula is satisfied; only where there are infinitely many."""
-        if atom.names is None or self.layout.closed or (self.progress.shape.max_count is not None):
-            return False
+        if (
+            atom.names is None
+            or self.layout.closed
+            or self.state.sealed
+            or self.unknown
+            or self.progress.shape.max_count is not None
+        ):
+            return False  # one unknown property at most meets clauses: after it there are no others
         position = self.layout.name_sets.index(atom.names)
         for cell in self.layout.cells:
             if (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from guided.errors import ConstraintError, InvalidConstraint
+from guided.errors import ConstraintError, InvalidConstraint, UnsupportedKeyword
 from guided.json_schema.references import SUBSCHEMAS, Document, Node, escape, subschema_paths
 from guided.limits import Budget
 from guided.regex.parse import parse
@@ -181,10 +181,23 @@ def _check_node(node: Node, budget: Budget) -> list[Node]:
                 f"{keyword} must be {expected[1]}, not {_short(value)}", pointer=f"{node.pointer}/{keyword}"
             )
     _check_patterns(node, budget)
+    _check_count(node)
     for path in subschema_paths(node.schema):
         if path[0] not in ("$defs", "definitions"):
             targets.append(node.child(*path))
     return targets
+
+
+def _check_count(node: Node) -> None:
+    """Unknown names may repeat, so one of them at most counts towards `minProperties`."""
+    schema = node.schema
+    listed = {*schema.get("properties", ()), *schema.get("required", ())}
+    if schema.get("minProperties", 0) > max(1, len(listed) + 1):
+        raise UnsupportedKeyword(
+            "minProperties cannot be enforced beyond the properties that the schema lists and one more",
+            keyword="minProperties",
+            pointer=f"{node.pointer}/minProperties",
+        )
 
 
 def _check_patterns(node: Node, budget: Budget) -> None:

@@ -33,15 +33,32 @@ class ArrayState:
 
 @dataclass(frozen=True, slots=True)
 class ObjectState:
-    """left: bit i = known name i may still be written; count: properties so far, capped; clauses: still to be met."""
+    """How far an object is. Unknown names may repeat, and a parser keeps the last value of a repeated name.
+
+    Attributes:
+        left: bit i = known name i may still be written.
+        count: known properties so far, and one if there are unknown ones; capped.
+        clauses: still to be met.
+        repeats: unknown properties after the first, where there is an upper bound.
+        seen: an unknown property was written (told apart only where properties are counted).
+        sealed: no more unknown ones, since the last of them met a clause that a repetition might undo.
+    """
 
     left: int
     count: int
     clauses: tuple[Clause, ...]
+    repeats: int = 0
+    seen: bool = False
+    sealed: bool = False
+
+    @property
+    def total(self) -> int:
+        """Properties written, repeated names counted each time."""
+        return self.count + self.repeats
 
     def __hash__(self) -> int:
         # Python takes an int modulo 2^61 - 1, for which runs of ones of any length have 61 hashes between them.
-        return hash((self.left % 0x1FFFFFFFFFFFFFE1, self.count, self.clauses))
+        return hash((self.left % 0x1FFFFFFFFFFFFFE1, self.count, self.clauses, self.repeats, self.seen, self.sealed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +127,7 @@ class ObjectProgress:
         self._most_count = (
             max([shape.min_count, *(bound + 1 for bound in bounds)]) if shape.max_count is None else shape.max_count
         )
+        self._counts = shape.min_count > 0 or shape.max_count is not None or bool(bounds)
         self.start = ObjectState((1 << len(self.names)) - 1, 0, shape.clauses)
 
     def required_names(self, state: ObjectState) -> list[str]:
@@ -130,20 +148,20 @@ class ObjectProgress:
     def may_end(self, state: ObjectState) -> bool:
         if state.left & self.required or state.count < self.shape.min_count:
             return False
-        return all(any(self._holds_at_end(atom, state.count) for atom in clause) for clause in state.clauses)
+        return all(any(self._holds_at_end(atom, state) for atom in clause) for clause in state.clauses)
 
     @staticmethod
-    def _holds_at_end(atom: Atom, count: int) -> bool:
+    def _holds_at_end(atom: Atom, state: ObjectState) -> bool:
         match atom.kind:
             case "fewer":
-                return count < atom.bound
+                return state.total < atom.bound
             case "more":
-                return count > atom.bound
+                return state.count > atom.bound
         return atom.kind in ("lacks", "each")
 
     def steps(self, state: ObjectState) -> Iterator[Step[ObjectState]]:
         """What the next property may be; goals may turn out to have no value."""
-        if self.shape.max_count is not None and state.count >= self.shape.max_count:
+        if self.shape.max_count is not None and state.total >= self.shape.max_count:
             return
         yield from self.known_steps(state)
         yield from self.unknown_steps(state)
@@ -155,7 +173,7 @@ class ObjectProgress:
             bit = waiting & -waiting
             waiting ^= bit
             position = bit.bit_length() - 1
-            yield from self._named_steps(position, ObjectState(left ^ bit, count, clauses))
+            yield from self._named_steps(position, replace(state, left=left ^ bit, count=count, clauses=clauses))
             if not self.any_order:  # the name is passed over
                 if bit & self.required:
                     return
@@ -163,7 +181,7 @@ class ObjectProgress:
                 clauses = self._passed_over(clauses, self.names[position])
 
     def unknown_steps(self, state: ObjectState) -> Iterator[Step[ObjectState]]:
-        if self.layout.closed or (state.left & self.required and not self.any_order):
+        if self.layout.closed or state.sealed or (state.left & self.required and not self.any_order):
             return
         clauses, left = state.clauses, state.left
         if not self.any_order:
@@ -171,13 +189,15 @@ class ObjectProgress:
                 bit = left & -left
                 left ^= bit
                 clauses = self._passed_over(clauses, self.names[bit.bit_length() - 1])
-        count = min(state.count + 1, self._most_count)
+        first = not (self._counts and state.seen)
+        count = min(state.count + 1, self._most_count) if first else state.count
+        repeats = state.repeats + (not first and self.shape.max_count is not None)
         for cell in self.layout.cells:
             inside = dict(zip(self.layout.name_sets, cell.memberships, strict=True))
             concerns = lambda atom, inside=inside: atom.names is not None and inside[atom.names]  # noqa: E731
-            for remaining, extra in self._clause_choices(clauses, count, concerns, None):
+            for remaining, extra, met in self._clause_choices(clauses, (count, count + repeats), concerns, None):
                 goal = self.normal_form.formulas.goal((*cell.goal.formulas, *extra))
-                yield Step(cell, goal, ObjectState(left, count, remaining))
+                yield Step(cell, goal, ObjectState(left, count, remaining, repeats, self._counts, met))
 
     def _named_steps(self, position: int, following: ObjectState) -> Iterator[Step[ObjectState]]:
         name = self.names[position]
@@ -193,26 +213,29 @@ class ObjectProgress:
                 else atom.names is not None and self.layout.contains(atom.names, name)
             )
 
-        for remaining, extra in self._clause_choices(following.clauses, following.count, concerns, name):
+        counts = (following.count, following.total)
+        for remaining, extra, _ in self._clause_choices(following.clauses, counts, concerns, name):
             goal = self.normal_form.formulas.goal((*base.formulas, *extra))
             yield Step(position, goal, replace(following, clauses=remaining))
 
     # --- clauses ----------------------------------------------------------------------------------------------------
 
     def _clause_choices(
-        self, clauses: tuple[Clause, ...], count: int, concerns: Callable[[Atom], bool], name: str | None
-    ) -> Iterator[tuple[tuple[Clause, ...], list[Formula]]]:
-        """(clauses that remain, conditions on the value): for each clause it is met by this property, or it is not."""
-        for choice in product(*(self._choices(clause, count, concerns, name) for clause in clauses)):
+        self, clauses: tuple[Clause, ...], counts: tuple[int, int], concerns: Callable[[Atom], bool], name: str | None
+    ) -> Iterator[tuple[tuple[Clause, ...], list[Formula], bool]]:
+        """(clauses that remain, conditions on the value, the value meets a clause): each clause is met here, or it is not."""
+        for choice in product(*(self._choices(clause, counts, concerns, name) for clause in clauses)):
             remaining = tuple(dict.fromkeys(clause for clause, _ in choice if clause is not None))
-            yield remaining, [formula for _, formulas in choice for formula in formulas]
+            met = any(clause is None and formulas for clause, formulas in choice)
+            yield remaining, [formula for _, formulas in choice for formula in formulas], met
 
     @staticmethod
     def _choices(
-        clause: Clause, count: int, concerns: Callable[[Atom], bool], name: str | None
+        clause: Clause, counts: tuple[int, int], concerns: Callable[[Atom], bool], name: str | None
     ) -> list[tuple[Clause | None, tuple[Formula, ...]]]:
-        """(what remains of one clause, or None if it is met; conditions on the value)."""
-        if any(atom.kind == "more" and count > atom.bound for atom in clause):
+        """(what remains of one clause, or None if it is met; conditions on the value). counts: distinct names, all names."""
+        distinct, total = counts
+        if any(atom.kind == "more" and distinct > atom.bound for atom in clause):
             return [(None, ())]
         touched = [atom for atom in clause if atom.kind in ("some", "each") and concerns(atom)]
         met: list[tuple[Clause | None, tuple[Formula, ...]]] = [
@@ -222,7 +245,7 @@ class ObjectProgress:
             atom
             for atom in clause
             if not (atom.name == name is not None and atom.kind in ("lacks", "some"))
-            and not (atom.kind == "fewer" and count >= atom.bound)
+            and not (atom.kind == "fewer" and total >= atom.bound)
             and not (atom.kind == "each" and atom in touched)
         )
         if kept:

@@ -1,0 +1,53 @@
+"""Objects: counts, clauses and unknown names, also when those repeat."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from guided.errors import UnsupportedKeyword
+
+CASES = [
+    ({"minProperties": 1}, ['{"a": 1}', '{"a": 1, "a": 2}'], ["{}"]),
+    ({"properties": {"a": {}}, "minProperties": 2}, ['{"a": 1, "b": 1}'], ['{"b": 1, "b": 2}', '{"a": 1}']),
+    ({"maxProperties": 1}, ["{}", '{"a": 1}'], ['{"a": 1, "b": 1}']),
+    (
+        {"not": {"additionalProperties": {"type": "string"}}},
+        ['{"a": 1}', '{"b": "x", "a": 1}'],
+        ['{"a": 1, "a": "x"}', "{}"],
+    ),
+    ({"dependentRequired": {"a": ["b"]}}, ["{}", '{"b": 1}', '{"a": 1, "b": 1}'], ['{"a": 1}', '{"a": 1, "c": 1}']),
+    (
+        {
+            "properties": {"a": {"type": "integer"}},
+            "patternProperties": {"^s_": {"type": "string"}},
+            "additionalProperties": False,
+        },
+        ['{"a": 1, "s_x": "y"}', '{"s_": ""}'],
+        ['{"s_x": 1}', '{"b": 1}', '{"a": "1"}'],
+    ),
+    (
+        {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+        ['{"a": 1}', '{"b": 1}', '{"b": 1, "c": 1}'],
+        ['{"a": 1, "b": 1}', "{}", '{"c": 1}'],
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "valid", "invalid"), CASES)
+def test_object(accept, schema, valid, invalid):
+    schema = {"type": "object", **schema}
+    acceptor = accept(schema, additional_properties="allow", property_order="any")
+    assert [text for text in valid if not acceptor.text(text)] == []
+    assert [text for text in invalid if acceptor.text(text)] == []
+    validator = jsonschema.Draft202012Validator(schema)
+    assert all(validator.is_valid(json.loads(text)) for text in valid)
+    assert not any(validator.is_valid(json.loads(text)) for text in invalid)
+
+
+def test_counts_beyond_what_can_be_told_apart_are_refused(accept):
+    with pytest.raises(UnsupportedKeyword) as refusal:
+        accept({"type": "object", "minProperties": 3})
+    assert refusal.value.pointer == "/minProperties"
