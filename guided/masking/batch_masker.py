@@ -1,119 +1,132 @@
-"""In: the tokens that each request of the batch wrote; out: the batch's logits, masked. Knows slots and indexes, no engine.
+"""In: the tokens that each request of the batch wrote; out: the batch's logits, masked. Knows rows and indexes, no engine.
 
-A slot is the row of a request in the batch. Rows of slots without a constraint are never touched, not even read.
+A row of the logits belongs to one request. Rows of requests without a constraint are never touched, not even read. A request with
+a closed index lives on the logits' device: all of them are advanced and masked in one step each, and nothing is read back. The
+others are resolved on the host, one by one, without the rest having to wait for more than that.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import numpy as np
 import torch
 
+from guided.masking.budget import Completions
+from guided.masking.device_slots import FAILED, PLAIN, STOPPED, DeviceSlots
 from guided.masking.kernels import mask_row, mask_row_tensor
+from guided.masking.slot import Index, Slot
+from guided.masking.tables import DEFAULT_BYTES, TablePool
+from guided.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
-
-class Index(Protocol):
-    """What the masker needs of a `TokenIndex`."""
-
-    @property
-    def start(self) -> Any: ...
-
-    def advance(self, state: Any, token: int) -> Any | None: ...
-
-    def mask(self, state: Any) -> np.ndarray: ...  # uint32[ceil(vocabulary / 32)]
-
-    def is_accepting(self, state: Any) -> bool: ...
-
-
-@dataclass(slots=True)
-class Slot:
-    """One constrained request of the batch.
-
-    Attributes:
-        index: the compiled constraint, or None where it could not be had (`failure` says why).
-        state: automaton state after `consumed` tokens.
-        output: the request's output tokens, a live list that its owner appends to.
-        stop_tokens: every token at which the engine ends this request.
-        stopped: a stop token was written; nothing matters any more.
-        failure: why this request cannot go on; it is ended at once, and who reads its output finds it incomplete.
-        name: what logs call the request.
-    """
-
-    index: Index | None
-    state: Any
-    output: Sequence[int]
-    stop_tokens: frozenset[int]
-    name: str
-    consumed: int = 0
-    stopped: bool = False
-    failure: str | None = None
-    stop_array: np.ndarray = field(init=False)  # int64[stops]: `stop_tokens` for the kernels
-
-    def __post_init__(self) -> None:
-        assert self.stop_tokens, "a constrained request without any stop token could not end"
-        self.stop_array = np.array(sorted(self.stop_tokens), dtype=np.int64)
-
-    def read_new_tokens(self) -> None:
-        """Advances the state over the tokens that were written since the last call."""
-        while self.consumed < len(self.output) and not self.stopped and self.failure is None:
-            token = self.output[self.consumed]
-            self.consumed += 1
-            if token in self.stop_tokens:
-                self.stopped = True
-                return
-            assert self.index is not None
-            state = self.index.advance(self.state, token)
-            if state is None:
-                self.fail(f"token {token} at position {self.consumed - 1} is not allowed by the constraint")
-                return
-            self.state = state
-
-    def fail(self, reason: str) -> None:
-        self.failure = reason
-        logger.error("constrained request %s fails: %s", self.name, reason)
+_MEMO_COMPLETIONS = 64  # indexes whose shortest completions are remembered
 
 
 class BatchMasker:
-    """Masks a batch: `advance` all slots by their new tokens, then `mask` all their rows."""
+    """Masks a batch: `advance` all requests by their new tokens, then `mask` all their rows."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        device: torch.device | str = "cpu",
+        *,
+        capacity_bytes: int = DEFAULT_BYTES,
+        compiled: bool | None = None,
+    ) -> None:
+        """`capacity_bytes`: of tables on the device. `compiled`: as for `DeviceSlots`."""
+        self._device = torch.device(device)
+        self._pool = TablePool(vocabulary, self._device, capacity_bytes)
+        self._device_slots = DeviceSlots(self._pool, 16, compiled=compiled)
         self._slots: dict[int, Slot] = {}  # row of the batch -> its constrained request
+        self._free: list[int] = []  # numbers of slots that were used and are free again
+        self._completions: OrderedDict[int, Completions] = OrderedDict()  # id of an index -> it
+        self._changed = True  # since the lists below were made
+        self._on_device: list[Slot] = []
+        self._on_host: list[tuple[int, Slot]] = []  # row, request
+        self._rows = self._numbers = torch.empty(0, dtype=torch.int64)  # int64[n]: row and slot of those on the device
 
-    @staticmethod
-    def warm_up(device: torch.device) -> None:
-        """Compiles or loads the kernels for logits on `device`."""
-        _mask_row(torch.zeros(32, device=device), np.zeros(1, np.uint32), np.zeros(1, np.int64), True)
+    def warm_up(self) -> None:
+        """Compiles or loads the kernels, so that no request waits for it."""
+        empty = torch.zeros(1, dtype=torch.int64, device=self._device)
+        logits = torch.zeros((1, 32), device=self._device)
+        self._device_slots.advance(empty, empty)
+        self._device_slots.mask(logits, empty, empty, empty)
+        _mask_row(logits[0], np.zeros(1, np.uint32), np.zeros(1, np.int64), True)
 
     def __len__(self) -> int:
         return len(self._slots)
 
+    # --- the batch changes --------------------------------------------------------------------------------------------
+
     def add(
-        self, slot: int, index: Index, *, output: Sequence[int], stop_tokens: Collection[int], name: str = "?"
+        self,
+        row: int,
+        index: Index,
+        *,
+        output: Sequence[int],
+        stop_tokens: Collection[int],
+        budget: int | None = None,
+        name: str = "?",
     ) -> None:
-        """Puts a constrained request into `slot`; its `output` may already hold tokens, which are replayed."""
-        self._slots[slot] = Slot(index, index.start, output, frozenset(stop_tokens), name)
+        """Puts a constrained request into a row; its `output` may already hold tokens, which are replayed.
 
-    def add_failed(self, slot: int, reason: str, *, stop_tokens: Collection[int], name: str = "?") -> None:
-        """Puts a request into `slot` whose constraint cannot be enforced: it is ended at its next token."""
-        failed = Slot(None, None, (), frozenset(stop_tokens), name)
+        Args:
+            budget: most output tokens that the request may have; the answer is made to fit. None: it need not. Not applied
+                while the index is not closed.
+        """
+        self.remove(row)
+        slot = Slot(self._new_number(), index, index.start, output, frozenset(stop_tokens), name)
+        if index.is_closed:
+            slot.table = slot.held = self._pool.acquire(index)  # type: ignore[arg-type]  # a TokenIndex
+            if budget is not None:
+                slot.budget, slot.completions = budget, self._completions_of(index)
+        self._enter(row, slot)
+
+    def add_failed(self, row: int, reason: str, *, stop_tokens: Collection[int], name: str = "?") -> None:
+        """Puts a request into a row whose constraint cannot be enforced: it is ended at its next token."""
+        self.remove(row)
+        failed = Slot(self._new_number(), None, None, (), frozenset(stop_tokens), name)
         failed.fail(reason)
-        self._slots[slot] = failed
+        self._enter(row, failed)
 
-    def remove(self, slot: int) -> None:
-        """Frees `slot`; nothing happens where it is free already."""
-        self._slots.pop(slot, None)
+    def _enter(self, row: int, slot: Slot) -> None:
+        self._slots[row] = slot
+        table = PLAIN if slot.table is None else slot.table
+        self._device_slots.put(slot.number, table, 0, slot.stop_array)
+        self._changed = True
+
+    def _new_number(self) -> int:
+        return self._free.pop() if self._free else len(self._slots)
+
+    def _completions_of(self, index: Index) -> Completions:
+        completions = self._completions.get(id(index))
+        if completions is None:
+            if len(self._completions) >= _MEMO_COMPLETIONS:
+                self._completions.popitem(last=False)
+            completions = self._completions[id(index)] = Completions(index)  # type: ignore[arg-type]  # holds the index
+        self._completions.move_to_end(id(index))
+        return completions
+
+    def remove(self, row: int) -> None:
+        """Frees a row; nothing happens where no constrained request has it."""
+        slot = self._slots.pop(row, None)
+        if slot is None:
+            return
+        if slot.held is not None:
+            self._pool.release(slot.held)
+        self._free.append(slot.number)
+        self._changed = True
 
     def move(self, source: int, target: int) -> None:
         """The request in `source`, constrained or not, moves to `target`, whose request is gone."""
         self.remove(target)
         if source in self._slots:
             self._slots[target] = self._slots.pop(source)
+            self._changed = True
 
     def swap(self, a: int, b: int) -> None:
         first, second = self._slots.pop(a, None), self._slots.pop(b, None)
@@ -121,14 +134,59 @@ class BatchMasker:
             self._slots[b] = first
         if second is not None:
             self._slots[a] = second
+        self._changed = True
+
+    # --- one step -----------------------------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Reads the new tokens of every slot. An exception in one request's index fails that request alone."""
-        for slot in self._slots.values():
+        """Reads the new tokens of every request. An exception in one request's index fails that request alone."""
+        self._follow_changes()
+        self._advance_device()
+        for slot in self._on_device:
+            if slot.budget is not None and slot.completions.may_bind(slot.budget - slot.consumed):  # type: ignore[union-attr]
+                self._bring_to_host(slot)
+        self._follow_changes()
+        for _, slot in self._on_host:
             try:
                 slot.read_new_tokens()
             except Exception as error:  # noqa: BLE001 - whatever one constraint does, the batch goes on
                 slot.fail(f"{type(error).__name__}: {error}")
+
+    def _follow_changes(self) -> None:
+        self._device_slots.flush()
+        if not self._changed:
+            return
+        on_device = [(row, slot) for row, slot in self._slots.items() if slot.table is not None]
+        self._on_device = [slot for _, slot in on_device]
+        self._on_host = [(row, slot) for row, slot in self._slots.items() if slot.table is None]
+        self._rows = self._tensor([row for row, _ in on_device])
+        self._numbers = self._tensor([slot.number for _, slot in on_device])
+        self._changed = False
+
+    def _advance_device(self) -> None:
+        """In rounds of one token for each request that has one; more than one round after a replay only."""
+        while True:
+            numbers, tokens = [], []
+            for slot in self._on_device:
+                if slot.consumed < len(slot.output):
+                    numbers.append(slot.number)
+                    tokens.append(slot.output[slot.consumed])
+                    slot.consumed += 1
+            if not tokens:
+                return
+            known = np.clip(np.array(tokens), 0, self._pool.vocabulary_size - 1)
+            longest = int(self._pool.token_lengths[known].max())
+            self._device_slots.advance(self._tensor(numbers), self._tensor(tokens), longest)
+
+    def _bring_to_host(self, slot: Slot) -> None:
+        """From now on the request is resolved here. Its state is the one thing that is ever read back."""
+        slot.state = int(self._device_slots.state[slot.number])
+        slot.stopped = slot.state == STOPPED
+        if slot.state == FAILED:
+            slot.fail("a token is not allowed by the constraint")
+        self._device_slots.put(slot.number, PLAIN, 0, slot.stop_array)
+        slot.table = None
+        self._changed = True
 
     def mask(self, logits: torch.Tensor) -> None:
         """Writes -inf at every forbidden token of every constrained row.
@@ -136,13 +194,24 @@ class BatchMasker:
         Args:
             logits: float32[rows, columns], changed in place; the columns may be more than the vocabulary has tokens.
         """
-        for row, slot in self._slots.items():
-            assert row < logits.shape[0], f"slot {row} of a batch of {logits.shape[0]}"
+        self._follow_changes()
+        assert all(row < logits.shape[0] for row in self._slots), f"a batch of {logits.shape[0]} rows"
+        if self._on_device:
+            states = self._device_slots.state[self._numbers]
+            failed = self._device_slots.mask(logits, self._rows, self._numbers, states)
+            if failed.device.type == "cpu" and bool(failed.any()):  # elsewhere reading it would wait for the device
+                self._log_failed([slot for slot, one in zip(self._on_device, failed.tolist(), strict=True) if one])
+        for row, slot in self._on_host:
             try:
                 self._mask_slot(slot, logits[row])
             except Exception as error:  # noqa: BLE001 - as in advance
                 slot.fail(f"{type(error).__name__}: {error}")
                 _only_stop(slot, logits[row])
+
+    @staticmethod
+    def _log_failed(slots: list[Slot]) -> None:
+        for slot in slots:
+            slot.fail("the request's other filters leave no token that the constraint allows")
 
     def _mask_slot(self, slot: Slot, logits: torch.Tensor) -> None:
         if slot.stopped or slot.failure is not None:
@@ -150,12 +219,15 @@ class BatchMasker:
             return
         assert slot.index is not None
         may_stop = slot.index.is_accepting(slot.state)
-        if _mask_row(logits, slot.index.mask(slot.state), slot.stop_array, may_stop) > 0:
+        if _mask_row(logits, slot.allowed(), slot.stop_array, may_stop) > 0:
             return
         # The engine's own filters (allowed_token_ids, bad_words, min_tokens) left nothing of what the constraint allows.
         if not may_stop:
-            slot.fail("the request's other filters leave no token that the constraint allows")
+            self._log_failed([slot])
         _only_stop(slot, logits)
+
+    def _tensor(self, values: list[int]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int64).to(self._device, non_blocking=True)
 
 
 def _mask_row(logits: torch.Tensor, words: np.ndarray, stop_tokens: np.ndarray, may_stop: bool) -> int:

@@ -70,3 +70,131 @@ def mask_row_tensor(logits: torch.Tensor, words: torch.Tensor, stop_tokens: torc
     allowed[stop_tokens] = may_stop
     logits.masked_fill_(~allowed, float("-inf"))
     return int((logits > float("-inf")).sum())
+
+
+# --- many slots at once: the compiled form of guided.masking.tensor_ops -----------------------------------------------
+
+
+@numba.njit(cache=True, nogil=True)
+def walk(token_data, token_begin, extents, class_of, delta, index, state, token, stops, following):
+    """`tensor_ops.walk` as a loop; the arrays as there, the result goes to `following`: int64[n]."""
+    for i in range(index.shape[0]):
+        following[i] = state[i]
+        if index[i] < 0 or state[i] < 0:
+            continue
+        is_stop = False
+        for stop in stops[i]:
+            is_stop |= stop == token[i]
+        if is_stop:
+            following[i] = -1  # STOPPED
+            continue
+        here = state[i]
+        if token[i] < 0 or token[i] >= token_begin.shape[0] - 1 or token_begin[token[i]] == token_begin[token[i] + 1]:
+            here = -2  # FAILED
+        else:
+            for position in range(token_begin[token[i]], token_begin[token[i] + 1]):
+                entry = extents[index[i], 0] + here * extents[index[i], 1] + class_of[index[i], token_data[position]]
+                here = delta[entry]
+                if here < 0:
+                    here = -2
+                    break
+        following[i] = here
+
+
+@numba.njit(cache=True, nogil=True)
+def mask_rows(extents, place, accepting, dense, lists, logits, rows, index, state, stops, failed):
+    """`tensor_ops.mask_rows` as a loop over float32[rows, columns]; the result goes to `failed`: bool[n].
+
+    It touches no more than it has to: where a word allows all of its 32 tokens the logits are not even read.
+    """
+    columns = logits.shape[1]
+    kept = np.empty(128, np.float32)
+    for i in range(rows.shape[0]):
+        failed[i] = False
+        if index[i] < 0 and state[i] >= 0:
+            continue
+        row = logits[rows[i]]
+        left = False
+        may_stop = False
+        if state[i] >= 0:
+            at = extents[index[i], 2] + state[i]
+            may_stop = accepting[at] != 0
+            stop_logits = _take_stops(row, stops[i], may_stop)
+            if place[at] >= 0:
+                left = _keep_bits(row, dense[extents[index[i], 3] + place[at]])
+            else:
+                left = _keep_list(row, lists, extents[index[i], 4] - 1 - place[at], kept)
+            for k in range(stops.shape[1]):
+                if 0 <= stops[i, k] < columns:
+                    row[stops[i, k]] = stop_logits[k]
+                    left |= stop_logits[k] > NEGATIVE_INFINITY
+        if not left:
+            failed[i] = state[i] >= 0 and not may_stop
+            row[:] = NEGATIVE_INFINITY
+            for stop in stops[i]:
+                if 0 <= stop < columns:
+                    row[stop] = 0.0
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_stops(row, stops, may_stop):
+    """The logits of the stop tokens, -inf where they are not allowed; the row has -inf there from now on."""
+    taken = np.empty(stops.shape[0], np.float32)
+    for k in range(stops.shape[0]):
+        taken[k] = NEGATIVE_INFINITY
+        if 0 <= stops[k] < row.shape[0]:
+            if may_stop:
+                taken[k] = row[stops[k]]
+    for stop in stops:
+        if 0 <= stop < row.shape[0]:
+            row[stop] = NEGATIVE_INFINITY
+    return taken
+
+
+@numba.njit(cache=True, nogil=True)
+def _keep_bits(row, words):
+    """Forbids what `words` does not allow; is a token left?"""
+    columns = row.shape[0]
+    whole = min(words.shape[0], columns >> 5)
+    left = False
+    for w in range(whole):
+        word = words[w]
+        begin = w << 5
+        if word == -1:  # all 32
+            if not left:
+                for token in range(begin, begin + 32):
+                    left |= row[token] > NEGATIVE_INFINITY
+        elif word == 0:
+            for token in range(begin, begin + 32):
+                row[token] = NEGATIVE_INFINITY
+        else:
+            for token in range(begin, begin + 32):
+                if (word >> (token - begin)) & 1 == 0:
+                    row[token] = NEGATIVE_INFINITY
+                else:
+                    left |= row[token] > NEGATIVE_INFINITY
+    for token in range(whole << 5, columns):  # a last, incomplete word, then columns beyond the vocabulary
+        w = token >> 5
+        if w >= words.shape[0] or (words[w] >> (token & 31)) & 1 == 0:
+            row[token] = NEGATIVE_INFINITY
+        else:
+            left |= row[token] > NEGATIVE_INFINITY
+    return left
+
+
+@numba.njit(cache=True, nogil=True)
+def _keep_list(row, lists, begin, kept):
+    """Forbids all but the listed tokens; is one left?"""
+    columns = row.shape[0]
+    count = lists[begin]
+    for k in range(count):
+        token = lists[begin + 1 + k]
+        kept[k] = row[token] if token < columns else NEGATIVE_INFINITY
+    row[:] = NEGATIVE_INFINITY
+    left = False
+    for k in range(count):
+        token = lists[begin + 1 + k]
+        if token < columns:
+            row[token] = kept[k]
+            left |= kept[k] > NEGATIVE_INFINITY
+    return left

@@ -29,9 +29,9 @@ class GuidedLogitsProcessor(LogitsProcessor):
         model = vllm_config.model_config
         vocabulary = Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
         self._store = IndexStore(vocabulary)
-        self._masker = BatchMasker()
+        self._masker = BatchMasker(vocabulary, device)
         warm_up()  # kernels are compiled or loaded now, not in the first request's step
-        self._masker.warm_up(device)
+        self._masker.warm_up()
 
     @classmethod
     def validate_params(cls, sampling_params: SamplingParams) -> None:

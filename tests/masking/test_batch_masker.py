@@ -31,9 +31,18 @@ def small() -> Vocabulary:
     return Vocabulary.from_tokens(TOKENS, eos_ids=[STOP])
 
 
-@pytest.fixture(scope="module")
-def indexes(small: Vocabulary) -> list:
-    return [guided.compile(constraint, small) for constraint, _ in CONSTRAINTS]
+@pytest.fixture(scope="module", params=["growing", "closed"])
+def indexes(request, small: Vocabulary) -> list:
+    indexes = [guided.compile(constraint, small) for constraint, _ in CONSTRAINTS]
+    if request.param == "closed":
+        for index in indexes:
+            index.close()
+    return indexes
+
+
+@pytest.fixture(params=["compiled", "tensors"])
+def masker(request, small: Vocabulary) -> BatchMasker:
+    return BatchMasker(small, compiled=request.param == "compiled")
 
 
 def bits(row: torch.Tensor) -> bytes:
@@ -93,10 +102,9 @@ def change_batch(masker: BatchMasker, batch: list, indexes: list, choose: random
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_random_life_of_a_batch(seed, indexes, small):
+def test_random_life_of_a_batch(seed, indexes, masker, small):
     choose = random.Random(seed)
     torch.manual_seed(seed)
-    masker = BatchMasker()
     batch: list = [None] * 6  # row -> (number of the constraint or None, output) or None
     for _ in range(40):
         change_batch(masker, batch, indexes, choose)
@@ -104,15 +112,13 @@ def test_random_life_of_a_batch(seed, indexes, small):
         write_tokens(batch, indexes, small, choose)
 
 
-def test_output_that_already_has_tokens_is_replayed(indexes, small):
-    masker = BatchMasker()
+def test_output_that_already_has_tokens_is_replayed(indexes, masker, small):
     output = [TOKENS.index(b"NEG")]
     masker.add(0, indexes[0], output=output, stop_tokens={STOP})
     check_batch(masker, [(0, output)], small)
 
 
-def test_after_the_answer_only_stop_tokens_are_left(indexes, small):
-    masker = BatchMasker()
+def test_after_the_answer_only_stop_tokens_are_left(indexes, masker, small):
     output = [TOKENS.index(b"NEG"), TOKENS.index(b"ATIVE")]
     masker.add(0, indexes[0], output=output, stop_tokens={STOP, 0})
     logits = torch.zeros(1, small.size)
@@ -121,8 +127,7 @@ def test_after_the_answer_only_stop_tokens_are_left(indexes, small):
     assert torch.isfinite(logits[0]).nonzero().flatten().tolist() == [0, 1]
 
 
-def test_forbidden_token_fails_that_request_alone(indexes, small):
-    masker = BatchMasker()
+def test_forbidden_token_fails_that_request_alone(indexes, masker, small):
     broken, fine = [TOKENS.index(b"c")], [TOKENS.index(b"POS")]
     masker.add(0, indexes[0], output=broken, stop_tokens={STOP})
     masker.add(1, indexes[0], output=fine, stop_tokens={STOP})
@@ -139,6 +144,7 @@ class BrokenIndex:
     """An index with a bug."""
 
     start = 0
+    is_closed = False
 
     def advance(self, state, token):
         raise KeyError("advance")
@@ -150,8 +156,7 @@ class BrokenIndex:
         return False
 
 
-def test_exception_in_an_index_fails_that_request_alone(indexes, small):
-    masker = BatchMasker()
+def test_exception_in_an_index_fails_that_request_alone(indexes, masker, small):
     broken: list[int] = []
     masker.add(0, BrokenIndex(), output=broken, stop_tokens={STOP})
     masker.add(1, indexes[0], output=[], stop_tokens={STOP})
@@ -167,8 +172,7 @@ def test_exception_in_an_index_fails_that_request_alone(indexes, small):
         }
 
 
-def test_filters_that_leave_nothing_end_the_request(indexes, small):
-    masker = BatchMasker()
+def test_filters_that_leave_nothing_end_the_request(indexes, masker, small):
     masker.add(0, indexes[0], output=[], stop_tokens={STOP})
     logits = torch.full((1, small.size), float("-inf"))
     logits[0, TOKENS.index(b"a")] = 1.0  # say, allowed_token_ids = ["a"], where the constraint wants N or P
@@ -176,8 +180,7 @@ def test_filters_that_leave_nothing_end_the_request(indexes, small):
     assert torch.isfinite(logits[0]).nonzero().flatten().tolist() == [STOP]
 
 
-def test_min_tokens_beyond_the_answer_still_ends_it(indexes, small):
-    masker = BatchMasker()
+def test_min_tokens_beyond_the_answer_still_ends_it(indexes, masker, small):
     masker.add(0, indexes[0], output=[TOKENS.index(b"NEG"), TOKENS.index(b"ATIVE")], stop_tokens={STOP})
     logits = torch.zeros(1, small.size)
     logits[0, STOP] = float("-inf")  # what min_tokens does

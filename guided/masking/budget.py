@@ -1,0 +1,128 @@
+"""In: a closed index and a state; out: the tokens after which the answer can still be finished in n more. Knows no request.
+
+The model's own choice is left alone until the budget binds: `horizon` says from how many tokens on it never does.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+
+if TYPE_CHECKING:
+    from guided.index.token_index import TokenIndex
+
+_MEMO_STATES = 64  # states whose tokens are remembered: 2 bytes a token each
+_NEVER = np.iinfo(np.uint16).max  # tokens to the end of an answer, where the token is not allowed or the end is this far
+
+
+class Completions:
+    """The shortest completions of one closed index, asked for token by token."""
+
+    def __init__(self, index: TokenIndex) -> None:
+        assert index.is_closed
+        self._index = index
+        delta, self._class_of, self._accepting = (index.to_arrays()[k] for k in ("delta", "class_of", "accepting"))
+        self._delta = np.ascontiguousarray(delta)
+        self._after: OrderedDict[int, np.ndarray] = OrderedDict()  # state -> uint16[vocabulary]
+
+    def may_bind(self, tokens_left: int) -> bool:
+        """Could some allowed token leave too little of `tokens_left`? Exact distances are found only when bytes say so."""
+        if self._every_byte_is_a_token and (tokens_left > len(self._delta) or tokens_left > self._byte_horizon + 1):
+            return False
+        return tokens_left <= self.horizon
+
+    @cached_property
+    def _every_byte_is_a_token(self) -> bool:
+        """If so, no answer has fewer bytes than tokens. Bytes that UTF-8 never has do not count."""
+        data, offsets = self._index.vocabulary.token_bytes.data, self._index.vocabulary.token_bytes.offsets
+        single = np.unique(data[offsets[:-1][np.diff(offsets) == 1]])
+        return set(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)} <= set(single.tolist())
+
+    @cached_property
+    def _byte_horizon(self) -> int:
+        """No state is further from an accepting one, in bytes."""
+        return int(_most_bytes(self._delta, self._accepting))
+
+    @cached_property
+    def min_tokens(self) -> np.ndarray:
+        """int64[states]: fewest tokens from a state to an accepting one; costs a walk over the vocabulary for each state."""
+        index = self._index
+        return np.array([index.min_tokens(state) for state in range(index.num_states)], np.int64)
+
+    @cached_property
+    def horizon(self) -> int:
+        """With more tokens left than this every allowed token leaves an answer that fits."""
+        return int(self.min_tokens.max()) + 1
+
+    def fitting(self, state: int, tokens_after: int) -> np.ndarray:
+        """uint32[ceil(vocabulary / 32)]: the allowed tokens after which `tokens_after` tokens can complete the answer."""
+        after = self._after.get(state)
+        if after is None:
+            if len(self._after) >= _MEMO_STATES:
+                self._after.popitem(last=False)
+            after = self._after[state] = self._tokens_after(state)
+        self._after.move_to_end(state)
+        packed = np.packbits(after <= min(tokens_after, int(_NEVER) - 1), bitorder="little") if tokens_after >= 0 else ()
+        words = np.zeros(-(-after.size // 32) * 4, np.uint8)
+        words[: len(packed)] = packed
+        return words.view(np.uint32)
+
+    def _tokens_after(self, state: int) -> np.ndarray:
+        """uint16[vocabulary]: for each token the fewest tokens that complete the answer after it."""
+        vocabulary, trie = self._index.vocabulary, self._index.vocabulary.trie
+        after = np.full(vocabulary.size, _NEVER, np.uint16)
+        needed = np.minimum(self.min_tokens, _NEVER).astype(np.uint16)
+        path = np.empty(trie.max_depth + 1, np.int32)
+        _walk(
+            *(self._delta, self._class_of, needed, state, path),
+            *(trie.byte, trie.depth, trie.subtree_end, trie.token_start, trie.token_ids, after),
+        )
+        for token in vocabulary.special_token_ids.values():  # the trie has text alone; grammars may name special tokens
+            following = self._index.advance(state, token)
+            if following is not None:
+                after[token] = needed[following]
+        return after
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(delta, class_of, needed, state, path, byte, depth, subtree_end, token_start, token_ids, after):
+    """Depth first over the byte trie, see guided.vocabulary.trie; dead subtrees are jumped over."""
+    path[0] = state
+    node = 0
+    while node < byte.shape[0]:
+        target = delta[path[depth[node]], class_of[byte[node]]]
+        if target < 0:
+            node = subtree_end[node]
+            continue
+        path[depth[node] + 1] = target
+        for k in range(token_start[node], token_start[node + 1]):
+            after[token_ids[k]] = needed[target]
+        node += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _most_bytes(delta, accepting):
+    """The largest number of bytes that the shortest completion of any state has, by relaxation in rounds."""
+    states, classes = delta.shape
+    far = np.int64(1 << 40)
+    distance = np.full(states, far, np.int64)
+    for state in range(states):
+        if accepting[state]:
+            distance[state] = 0
+    changed = True
+    while changed:
+        changed = False
+        for state in range(states - 1, -1, -1):
+            best = distance[state]
+            for c in range(classes):
+                target = delta[state, c]
+                if target >= 0 and distance[target] + 1 < best:
+                    best = distance[target] + 1
+            if best < distance[state]:
+                distance[state] = best
+                changed = True
+    return distance.max()

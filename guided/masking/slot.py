@@ -1,0 +1,104 @@
+"""In: the tokens of one constrained request; out: which are allowed next. Knows neither the batch nor the device.
+
+This is the way of the slots that are resolved on the host: their index still grows, found no room on the device, or the end of
+the token budget is near.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from guided.masking.budget import Completions
+
+logger = logging.getLogger(__name__)
+
+
+class Index(Protocol):
+    """What the masker needs of a `TokenIndex`."""
+
+    @property
+    def start(self) -> Any: ...
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def advance(self, state: Any, token: int) -> Any | None: ...
+
+    def mask(self, state: Any) -> np.ndarray: ...  # uint32[ceil(vocabulary / 32)]
+
+    def is_accepting(self, state: Any) -> bool: ...
+
+
+@dataclass(slots=True)
+class Slot:
+    """One constrained request of the batch.
+
+    Attributes:
+        number: of the slot on the device.
+        index: the compiled constraint, or None where it could not be had (`failure` says why).
+        state: automaton state after `consumed` tokens; only where the slot is resolved on the host.
+        output: the request's output tokens, a live list that its owner appends to.
+        stop_tokens: every token at which the engine ends this request.
+        budget: most output tokens that the request may have; None where the answer need not fit.
+        table: number of the index in the pool; None where the slot is resolved on the host.
+        held: number of the index in the pool that has to be released at the end.
+        stopped: a stop token was written; nothing matters any more.
+        failure: why this request cannot go on; it is ended at once, and who reads its output finds it incomplete.
+        name: what logs call the request.
+    """
+
+    number: int
+    index: Index | None
+    state: Any
+    output: Sequence[int]
+    stop_tokens: frozenset[int]
+    name: str
+    completions: Completions | None = None
+    budget: int | None = None
+    table: int | None = None
+    held: int | None = None
+    consumed: int = 0
+    stopped: bool = False
+    failure: str | None = None
+    stop_array: np.ndarray = field(init=False)  # int64[stops]: `stop_tokens` for the kernels
+
+    def __post_init__(self) -> None:
+        assert self.stop_tokens, "a constrained request without any stop token could not end"
+        self.stop_array = np.array(sorted(self.stop_tokens), dtype=np.int64)
+
+    def read_new_tokens(self) -> None:
+        """Advances the state over the tokens that were written since the last call."""
+        while self.consumed < len(self.output) and not self.stopped and self.failure is None:
+            self.read(self.output[self.consumed])
+
+    def read(self, token: int) -> None:
+        """Advances the state over one token."""
+        if self.stopped or self.failure is not None:
+            return
+        self.consumed += 1
+        if token in self.stop_tokens:
+            self.stopped = True
+            return
+        assert self.index is not None
+        state = self.index.advance(self.state, token)
+        if state is None:
+            self.fail(f"token {token} at position {self.consumed - 1} is not allowed by the constraint")
+            return
+        self.state = state
+
+    def allowed(self) -> np.ndarray:
+        """uint32[ceil(vocabulary / 32)]: the tokens that may follow, those among them after which the answer still fits."""
+        assert self.index is not None
+        words = self.index.mask(self.state)
+        if self.budget is None or self.completions is None:
+            return words
+        return words & self.completions.fitting(self.state, self.budget - self.consumed - 1)
+
+    def fail(self, reason: str) -> None:
+        self.failure = reason
+        logger.error("constrained request %s fails: %s", self.name, reason)
