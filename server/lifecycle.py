@@ -68,8 +68,10 @@ async def serve(settings: Settings, args: Namespace, progress: Progress) -> None
 def engine_config(args: Namespace) -> tuple[AsyncEngineArgs, VllmConfig]:
     """The engine's configuration, with our logits processor among those that the worker loads."""
     engine_args = AsyncEngineArgs.from_cli_args(args)
-    engine_args.logits_processors = [*(engine_args.logits_processors or []), processor_name()]
-    return engine_args, engine_args.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
+    config = engine_args.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
+    model = config.model_config
+    model.logits_processors = [*(model.logits_processors or []), processor_name(config)]
+    return engine_args, config
 
 
 def start_engine(engine_args: AsyncEngineArgs, config: VllmConfig) -> GuidedEngine:

@@ -162,13 +162,18 @@ class TokenIndex:
         Raises:
             LimitExceeded: a limit was reached; what was computed stays usable.
         """
-        self._dfa.budget = budget or self._dfa.budget
+        if budget is not None:
+            self.use_budget(budget)
         self._dfa.budget.restart()
         while not self.is_closed:
             limit = int(self._rows.counts[FILLED]) + _CHUNK
             self._run(lambda: kernels.fill_all(*self._arrays(), limit))  # noqa: B023 - called at once
             self._dfa.budget.check("the index", states=self.num_states, memory_bytes=self.memory_bytes)
         return True
+
+    def use_budget(self, budget: Budget) -> None:
+        """What the index may cost from now on."""
+        self._dfa.budget = budget
 
     def min_tokens(self, state: StateId) -> int:
         """Fewest tokens from a state to an accepting one, the stop token not counted; closes the index first."""

@@ -7,23 +7,17 @@ others are resolved on the host, one by one, without the rest having to wait for
 
 from __future__ import annotations
 
-import logging
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
 
-from guided.masking.budget import Completions
+from guided.masking.budget import CompletionsMemo
 from guided.masking.device_slots import FAILED, PLAIN, STOPPED, DeviceSlots
-from guided.masking.kernels import mask_row, mask_row_tensor
+from guided.masking.host_rows import NOTHING_LEFT, mask_by_words, mask_host_row
 from guided.masking.slot import Index, Slot
 from guided.masking.tables import DEFAULT_BYTES, TablePool
 from guided.vocabulary import Vocabulary
-
-logger = logging.getLogger(__name__)
-
-_MEMO_COMPLETIONS = 64  # indexes whose shortest completions are remembered
 
 
 class BatchMasker:
@@ -43,7 +37,7 @@ class BatchMasker:
         self._device_slots = DeviceSlots(self._pool, 16, compiled=compiled)
         self._slots: dict[int, Slot] = {}  # row of the batch -> its constrained request
         self._free: list[int] = []  # numbers of slots that were used and are free again
-        self._completions: OrderedDict[int, Completions] = OrderedDict()  # id of an index -> it
+        self._completions = CompletionsMemo()
         self._changed = True  # since the lists below were made
         self._on_device: list[Slot] = []
         self._on_host: list[tuple[int, Slot]] = []  # row, request
@@ -55,7 +49,7 @@ class BatchMasker:
         logits = torch.zeros((1, 32), device=self._device)
         self._device_slots.advance(empty, empty)
         self._device_slots.mask(logits, empty, empty, empty)
-        _mask_row(logits[0], np.zeros(1, np.uint32), np.zeros(1, np.int64), True)
+        mask_by_words(logits[0], np.zeros(1, np.uint32), np.zeros(1, np.int64), True)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -83,7 +77,7 @@ class BatchMasker:
         if index.is_closed:
             slot.table = slot.held = self._pool.acquire(index)  # type: ignore[arg-type]  # a TokenIndex
             if budget is not None:
-                slot.budget, slot.completions = budget, self._completions_of(index)
+                slot.budget, slot.completions = budget, self._completions.of(index)
         self._enter(row, slot)
 
     def add_failed(self, row: int, reason: str, *, stop_tokens: Collection[int], name: str = "?") -> None:
@@ -101,15 +95,6 @@ class BatchMasker:
 
     def _new_number(self) -> int:
         return self._free.pop() if self._free else len(self._slots)
-
-    def _completions_of(self, index: Index) -> Completions:
-        completions = self._completions.get(id(index))
-        if completions is None:
-            if len(self._completions) >= _MEMO_COMPLETIONS:
-                self._completions.popitem(last=False)
-            completions = self._completions[id(index)] = Completions(index)  # type: ignore[arg-type]  # holds the index
-        self._completions.move_to_end(id(index))
-        return completions
 
     def remove(self, row: int) -> None:
         """Frees a row; nothing happens where no constrained request has it."""
@@ -200,44 +185,11 @@ class BatchMasker:
             states = self._device_slots.state[self._numbers]
             failed = self._device_slots.mask(logits, self._rows, self._numbers, states)
             if failed.device.type == "cpu" and bool(failed.any()):  # elsewhere reading it would wait for the device
-                self._log_failed([slot for slot, one in zip(self._on_device, failed.tolist(), strict=True) if one])
+                for slot, has_failed in zip(self._on_device, failed.tolist(), strict=True):
+                    if has_failed:
+                        slot.fail(NOTHING_LEFT)
         for row, slot in self._on_host:
-            try:
-                self._mask_slot(slot, logits[row])
-            except Exception as error:  # noqa: BLE001 - as in advance
-                slot.fail(f"{type(error).__name__}: {error}")
-                _only_stop(slot, logits[row])
-
-    @staticmethod
-    def _log_failed(slots: list[Slot]) -> None:
-        for slot in slots:
-            slot.fail("the request's other filters leave no token that the constraint allows")
-
-    def _mask_slot(self, slot: Slot, logits: torch.Tensor) -> None:
-        if slot.stopped or slot.failure is not None:
-            _only_stop(slot, logits)
-            return
-        assert slot.index is not None
-        may_stop = slot.index.is_accepting(slot.state)
-        if _mask_row(logits, slot.allowed(), slot.stop_array, may_stop) > 0:
-            return
-        # The engine's own filters (allowed_token_ids, bad_words, min_tokens) left nothing of what the constraint allows.
-        if not may_stop:
-            self._log_failed([slot])
-        _only_stop(slot, logits)
+            mask_host_row(slot, logits[row])
 
     def _tensor(self, values: list[int]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.int64).to(self._device, non_blocking=True)
-
-
-def _mask_row(logits: torch.Tensor, words: np.ndarray, stop_tokens: np.ndarray, may_stop: bool) -> int:
-    if logits.device.type == "cpu" and logits.dtype == torch.float32 and logits.stride(0) == 1:
-        return mask_row(logits.numpy(), words, stop_tokens, may_stop)
-    device_words = torch.from_numpy(words.view(np.int32)).to(logits.device)
-    return mask_row_tensor(logits, device_words, torch.from_numpy(stop_tokens).to(logits.device), may_stop)
-
-
-def _only_stop(slot: Slot, logits: torch.Tensor) -> None:
-    """Leaves the stop tokens alone in the row, with equal finite logits: the softmax of a row of -inf would be NaN."""
-    logits.fill_(float("-inf"))
-    logits[torch.from_numpy(slot.stop_array).to(logits.device)] = 0.0

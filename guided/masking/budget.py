@@ -15,8 +15,11 @@ import numpy as np
 if TYPE_CHECKING:
     from guided.index.token_index import TokenIndex
 
+_MEMO_INDEXES = 64
 _MEMO_STATES = 64  # states whose tokens are remembered: 2 bytes a token each
-_NEVER = np.iinfo(np.uint16).max  # tokens to the end of an answer, where the token is not allowed or the end is this far
+_NEVER = np.iinfo(
+    np.uint16
+).max  # tokens to the end of an answer, where the token is not allowed or the end is this far
 
 
 class Completions:
@@ -66,7 +69,9 @@ class Completions:
                 self._after.popitem(last=False)
             after = self._after[state] = self._tokens_after(state)
         self._after.move_to_end(state)
-        packed = np.packbits(after <= min(tokens_after, int(_NEVER) - 1), bitorder="little") if tokens_after >= 0 else ()
+        packed = (
+            np.packbits(after <= min(tokens_after, int(_NEVER) - 1), bitorder="little") if tokens_after >= 0 else ()
+        )
         words = np.zeros(-(-after.size // 32) * 4, np.uint8)
         words[: len(packed)] = packed
         return words.view(np.uint32)
@@ -86,6 +91,22 @@ class Completions:
             if following is not None:
                 after[token] = needed[following]
         return after
+
+
+class CompletionsMemo:
+    """The `Completions` of the indexes that were used last."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, Completions] = OrderedDict()  # id of an index, which is held -> its completions
+
+    def of(self, index: TokenIndex) -> Completions:
+        completions = self._known.get(id(index))
+        if completions is None:
+            if len(self._known) >= _MEMO_INDEXES:
+                self._known.popitem(last=False)
+            completions = self._known[id(index)] = Completions(index)
+        self._known.move_to_end(id(index))
+        return completions
 
 
 @numba.njit(cache=True, nogil=True)

@@ -30,7 +30,9 @@ class DeviceSlots:
         self.index = torch.full((slots,), PLAIN, dtype=torch.int64, device=self.device)  # int64[slots]: number or PLAIN
         self.state = torch.zeros(slots, dtype=torch.int64, device=self.device)  # int64[slots]: or STOPPED, FAILED
         self.consumed = torch.zeros(slots, dtype=torch.int64, device=self.device)  # int64[slots]: output tokens read
-        self.stops = torch.full((slots, 1), -1, dtype=torch.int64, device=self.device)  # int64[slots, k], padded with -1
+        self.stops = torch.full(
+            (slots, 1), -1, dtype=torch.int64, device=self.device
+        )  # int64[slots, k], padded with -1
         self._staged: dict[int, tuple[int, int, np.ndarray]] = {}  # slot -> index, state, stop tokens
 
     def __len__(self) -> int:

@@ -142,9 +142,8 @@ def _take_stops(row, stops, may_stop):
     taken = np.empty(stops.shape[0], np.float32)
     for k in range(stops.shape[0]):
         taken[k] = NEGATIVE_INFINITY
-        if 0 <= stops[k] < row.shape[0]:
-            if may_stop:
-                taken[k] = row[stops[k]]
+        if may_stop and 0 <= stops[k] < row.shape[0]:
+            taken[k] = row[stops[k]]
     for stop in stops:
         if 0 <= stop < row.shape[0]:
             row[stop] = NEGATIVE_INFINITY

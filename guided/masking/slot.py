@@ -6,6 +6,7 @@ the token budget is near.
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -90,6 +91,22 @@ class Slot:
             self.fail(f"token {token} at position {self.consumed - 1} is not allowed by the constraint")
             return
         self.state = state
+
+    def after(self, drafts: Sequence[int]) -> Slot:
+        """A copy that has read `drafts` as well, which the request may never write; a forbidden one is no failure to log."""
+        ahead = copy.copy(self)
+        for token in drafts:
+            if ahead.stopped or ahead.failure is not None:
+                break
+            ahead.consumed += 1
+            if token in self.stop_tokens:
+                ahead.stopped = True
+                continue
+            assert self.index is not None
+            ahead.state = self.index.advance(ahead.state, token) if token >= 0 else None
+            if ahead.state is None:
+                ahead.failure = "a draft that the constraint forbids"
+        return ahead
 
     def allowed(self) -> np.ndarray:
         """uint32[ceil(vocabulary / 32)]: the tokens that may follow, those among them after which the answer still fits."""

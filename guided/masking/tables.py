@@ -40,7 +40,9 @@ class Tables:
 
     token_data: torch.Tensor  # uint8[bytes]: the bytes of all tokens, back to back
     token_begin: torch.Tensor  # int64[vocabulary + 1]: token t is token_data[token_begin[t] : token_begin[t + 1]]
-    extents: torch.Tensor  # int64[indexes, 5]: where the tables of an index begin; column CLASSES is the width of its delta
+    extents: (
+        torch.Tensor
+    )  # int64[indexes, 5]: where the tables of an index begin; column CLASSES is the width of its delta
     class_of: torch.Tensor  # uint8[indexes, 256]: byte -> class
     delta: torch.Tensor  # int32[entries]: state * classes + class -> next state, -1 = dead
     place: torch.Tensor  # int32[states]: place of the state's row
@@ -95,7 +97,7 @@ class TablePool:
         resident = self._residents.get(id(index))
         if resident is None:
             arrays = _arrays_of(index)
-            if not self._make_room(sum(array.nbytes for array in arrays.values())):
+            if not self._make_room(sum(arrays[name].nbytes for name in _ARENAS)):
                 return None
             resident = self._upload(index, arrays)
         self._residents.move_to_end(id(index))

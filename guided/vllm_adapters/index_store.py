@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 
 from guided.compiler import TokenIndex, compile
-from guided.limits import Limits
+from guided.errors import LimitExceeded
+from guided.limits import Budget, Limits
 from guided.vllm_adapters.params import GuidedParams
 from guided.vocabulary import Vocabulary
+
+# What a new constraint may hold up the batch for: most are closed by then and cost the host nothing from then on.
+_CLOSING = Limits(states=4_000, seconds=0.05)
 
 
 class IndexStore:
@@ -28,8 +33,15 @@ class IndexStore:
         index = self._indexes.get(params.digest)
         if index is None:
             index = compile(params.constraint, self._vocabulary, self._limits)
+            self._close(index)
             self._indexes[params.digest] = index
             if len(self._indexes) > self._capacity:
                 self._indexes.popitem(last=False)
         self._indexes.move_to_end(params.digest)
         return index
+
+    def _close(self, index: TokenIndex) -> None:
+        """Closes an index that is small; one that is not goes on growing where traffic needs it."""
+        with contextlib.suppress(LimitExceeded):
+            index.close(Budget(_CLOSING))
+        index.use_budget(Budget(self._limits))

@@ -22,24 +22,29 @@ class GuidedParams:
         digest: of the constraint; names the index in the worker's store.
         canonical_text: of the constraint, to compile it where the store does not have it.
         request_id: only for the log.
+        fit_budget: the answer has to be complete within the request's tokens.
     """
 
     digest: str
     canonical_text: str
     request_id: str
+    fit_budget: bool = True
 
     @property
     def constraint(self) -> Constraint:
         return Constraint.from_canonical(self.canonical_text)
 
 
-def to_extra_args(extra_args: Mapping[str, Any] | None, constraint: Constraint, request_id: str) -> dict[str, Any]:
+def to_extra_args(
+    extra_args: Mapping[str, Any] | None, constraint: Constraint, request_id: str, *, fit_budget: bool = True
+) -> dict[str, Any]:
     """A copy of `extra_args` in which the constraint travels as well."""
     travelling = {
         "format": FORMAT_VERSION,
         "digest": constraint.digest,
         "constraint": constraint.canonical_text,
         "request_id": request_id,
+        "fit_budget": fit_budget,
     }
     return {**(extra_args or {}), KEY: travelling}
 
@@ -55,4 +60,14 @@ def from_extra_args(extra_args: Mapping[str, Any] | None) -> GuidedParams | None
         return None
     if not isinstance(travelling, Mapping) or travelling.get("format") != FORMAT_VERSION:
         raise ValueError(f"extra_args[{KEY!r}] is not a constraint of format version {FORMAT_VERSION}")
-    return GuidedParams(travelling["digest"], travelling["constraint"], travelling["request_id"])
+    return GuidedParams(
+        travelling["digest"], travelling["constraint"], travelling["request_id"], travelling["fit_budget"]
+    )
+
+
+def token_budget(guided: GuidedParams, max_tokens: int | None, prompt_tokens: int, max_model_len: int) -> int | None:
+    """Most output tokens that the engine lets the request have; None where the answer need not fit."""
+    if not guided.fit_budget:
+        return None
+    room = max_model_len - prompt_tokens
+    return room if max_tokens is None else min(max_tokens, room)

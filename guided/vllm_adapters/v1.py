@@ -14,7 +14,7 @@ from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDi
 from guided.compiler import warm_up
 from guided.masking import BatchMasker
 from guided.vllm_adapters.index_store import IndexStore
-from guided.vllm_adapters.params import KEY, from_extra_args
+from guided.vllm_adapters.params import KEY, from_extra_args, token_budget
 from guided.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
     def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool) -> None:
         model = vllm_config.model_config
         vocabulary = Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
+        self._max_model_len = model.max_model_len
         self._store = IndexStore(vocabulary)
         self._masker = BatchMasker(vocabulary, device)
         warm_up()  # kernels are compiled or loaded now, not in the first request's step
@@ -48,24 +49,25 @@ class GuidedLogitsProcessor(LogitsProcessor):
             return
         for row in batch_update.removed:
             self._masker.remove(row)
-        for row, params, _prompt, output in batch_update.added:
+        for row, params, prompt, output in batch_update.added:
             self._masker.remove(row)  # an added request may replace one without a removal
-            self._add(row, params, output)
+            self._add(row, params, prompt, output)
         for source, target, direction in batch_update.moved:
             if direction == MoveDirectionality.SWAP:
                 self._masker.swap(source, target)
             else:
                 self._masker.move(source, target)
 
-    def _add(self, row: int, params: SamplingParams, output: list[int]) -> None:
+    def _add(self, row: int, params: SamplingParams, prompt: list[int] | None, output: list[int]) -> None:
         if not params.extra_args or KEY not in params.extra_args:
             return
         stop_tokens, name = params.all_stop_token_ids, "?"
         try:
             guided = from_extra_args(params.extra_args)
             assert guided is not None
-            name = guided.request_id
-            self._masker.add(row, self._store.get(guided), output=output, stop_tokens=stop_tokens, name=name)
+            name, index = guided.request_id, self._store.get(guided)
+            budget = token_budget(guided, params.max_tokens, len(prompt or ()), self._max_model_len)
+            self._masker.add(row, index, output=output, stop_tokens=stop_tokens, budget=budget, name=name)
         except Exception as error:  # noqa: BLE001 - an exception here would end the engine and every request in it
             self._masker.add_failed(row, f"{type(error).__name__}: {error}", stop_tokens=stop_tokens, name=name)
 

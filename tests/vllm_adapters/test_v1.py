@@ -30,7 +30,7 @@ class Batch:
     """Plays the runner: vLLM's own builder makes the updates that the processor sees."""
 
     def __init__(self, model_folder, columns: int) -> None:
-        model = SimpleNamespace(tokenizer=str(model_folder), get_vocab_size=lambda: columns)
+        model = SimpleNamespace(tokenizer=str(model_folder), get_vocab_size=lambda: columns, max_model_len=4096)
         config = SimpleNamespace(model_config=model)
         self.processor = GuidedLogitsProcessor(config, torch.device("cpu"), False)
         self.builder = BatchUpdateBuilder()

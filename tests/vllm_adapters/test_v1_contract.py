@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import get_args
 
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -31,7 +32,7 @@ def test_the_methods_that_a_processor_has_to_have():
 def test_ours_has_the_same_signatures():
     for method in ("__init__", "apply", "is_argmax_invariant", "update_state", "validate_params"):
         assert names(getattr(GuidedLogitsProcessor, method)) == names(getattr(LogitsProcessor, method))
-    module, name = processor_name().split(":")
+    module, name = processor_name(SimpleNamespace(use_v2_model_runner=False)).split(":")
     assert (module, name) == (GuidedLogitsProcessor.__module__, GuidedLogitsProcessor.__qualname__)
 
 

@@ -1,0 +1,89 @@
+"""In: vLLM's V2 calls (`add_request`, `apply`); out: the same calls on a `HistoryMasker`. Knows no automaton.
+
+This is the interface of the GPU default in vLLM 0.32. A slot is taken over without a word about the request that left it, and a
+preempted request comes back as a new one whose output is part of what is prefilled: it is replayed from the history.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from vllm.v1.worker.gpu.sample.logits_processor import LogitsContext, LogitsProcessor, LogitsProcRequestState
+
+from guided.compiler import warm_up
+from guided.masking.history_masker import History, HistoryMasker, Layout
+from guided.vllm_adapters.index_store import IndexStore
+from guided.vllm_adapters.params import KEY, from_extra_args, token_budget
+from guided.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from vllm import SamplingParams
+    from vllm.config import VllmConfig
+
+
+class GuidedLogitsProcessor(LogitsProcessor):
+    """Masks the rows of the constrained requests of a batch."""
+
+    def __init__(self, vllm_config: VllmConfig, req_states: LogitsProcRequestState) -> None:
+        model, speculation = vllm_config.model_config, vllm_config.speculative_config
+        vocabulary = Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
+        self._requests = req_states
+        self._max_model_len = model.max_model_len
+        self._store = IndexStore(vocabulary)
+        self._masker = HistoryMasker(
+            vocabulary,
+            req_states.device,
+            req_states.max_num_reqs,
+            most_drafts=0 if speculation is None else speculation.num_speculative_tokens,
+        )
+        warm_up()  # kernels are compiled or loaded now, not in the first request's step
+        self._masker.warm_up()
+
+    @classmethod
+    def validate_params(cls, sampling_params: SamplingParams) -> None:
+        """Runs in the API server. Raises ValueError for an entry in extra_args that is not ours."""
+        from_extra_args(sampling_params.extra_args)
+
+    def add_request(self, req_idx: int, sampling_params: SamplingParams) -> bool:
+        """A request takes a slot; whoever had it is gone. Is it constrained?"""
+        extra = sampling_params.extra_args
+        if not extra or KEY not in extra:
+            self._masker.clear(req_idx)
+            return False
+        stop_tokens, name = sampling_params.all_stop_token_ids, "?"
+        try:
+            guided = from_extra_args(extra)
+            assert guided is not None
+            name, index = guided.request_id, self._store.get(guided)
+            prompt_len = int(self._requests.prompt_len.np[req_idx])
+            self._masker.put(
+                req_idx,
+                index,
+                stop_tokens=stop_tokens,
+                replayed=int(self._requests.prefill_len.np[req_idx]) - prompt_len,
+                budget=token_budget(guided, sampling_params.max_tokens, prompt_len, self._max_model_len),
+                name=name,
+            )
+        except Exception as error:  # noqa: BLE001 - an exception here would end the engine and every request in it
+            self._masker.put_failed(req_idx, f"{type(error).__name__}: {error}", stop_tokens=stop_tokens, name=name)
+        return True
+
+    def apply_staged_writes(self) -> None:
+        """Called once a step, before the forward pass."""
+        self._masker.flush()
+
+    def apply(self, logits: torch.Tensor, ctx: LogitsContext) -> torch.Tensor:
+        """Masks in place. Rows of requests without a constraint keep every bit."""
+        prompt_len = self._requests.prompt_len
+        layout = Layout(
+            slots=ctx.idx_mapping_np,
+            most_output=ctx.seq_lens_upper_bound_np - prompt_len.np[ctx.idx_mapping_np],
+            row_slot=ctx.expanded_idx_mapping,
+            row_draft=ctx.expanded_local_pos,
+            row_token=ctx.input_ids,
+        )
+        requests = self._requests
+        history = History(requests.all_token_ids.gpu, prompt_len.gpu, requests.total_len.gpu)
+        self._masker.apply(logits, layout, history)
+        return logits

@@ -1,0 +1,106 @@
+"""Answers that fit: with r tokens left a token is allowed only if r - 1 can complete what follows. Against counting by hand."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+import pytest
+import torch
+
+import guided
+from guided.masking import BatchMasker
+from guided.masking.reference import read
+from guided.vocabulary import Vocabulary
+from tests.masking.recognisers import ChoiceRecogniser, RegexRecogniser
+from tests.masking.test_batch_masker import CHOICES, STOP, TOKENS
+
+CASES = [
+    (guided.Constraint.choice(CHOICES), ChoiceRecogniser([c.encode() for c in CHOICES])),
+    (guided.Constraint.regex(r"[01]{1,3}(\.[01]{1,3}){2}"), RegexRecogniser(rb"[01]{1,3}(\.[01]{1,3}){2}")),
+    (guided.Constraint.regex(r"a{0,9}(b|ccccc)"), RegexRecogniser(rb"a{0,9}(b|ccccc)")),
+]
+EVERY_BYTE = [
+    bytes([byte]) for byte in range(256) if bytes([byte]) not in TOKENS
+]  # so that the cheap bound in bytes is used
+
+
+@pytest.fixture(scope="module", params=["some bytes", "every byte"])
+def vocabulary(request) -> Vocabulary:
+    return Vocabulary.from_tokens(TOKENS if request.param == "some bytes" else TOKENS + EVERY_BYTE, eos_ids=[STOP])
+
+
+@cache
+def choices(vocabulary: Vocabulary, case: int, text: bytes) -> frozenset[int]:
+    """The tokens that the constraint allows after a text."""
+    recogniser = CASES[case][1]
+    here = read(recogniser, text)
+    allowed = {STOP} if recogniser.accepts(here) else set()
+    for token in range(vocabulary.size):
+        piece = vocabulary.bytes_of(token)
+        if piece and read(recogniser, text + piece) is not None:
+            allowed.add(token)
+    return frozenset(allowed)
+
+
+@cache
+def completes_within(vocabulary: Vocabulary, case: int, text: bytes, tokens: int) -> bool:
+    """Can `tokens` more tokens complete the text?"""
+    allowed = choices(vocabulary, case, text)
+    if STOP in allowed:
+        return True
+    pieces = {vocabulary.bytes_of(token) for token in allowed}
+    return tokens > 0 and any(completes_within(vocabulary, case, text + piece, tokens - 1) for piece in pieces)
+
+
+def expected(vocabulary: Vocabulary, case: int, text: bytes, left: int) -> set[int]:
+    return {
+        token
+        for token in choices(vocabulary, case, text)
+        if token == STOP or completes_within(vocabulary, case, text + vocabulary.bytes_of(token), left - 1)
+    }
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "tensors"])
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_the_answer_fits_and_the_choice_is_free_until_it_has_to(vocabulary, case, compiled):
+    index = guided.compile(CASES[case][0], vocabulary)
+    index.close()
+    needed = index.min_tokens(index.start)
+    choose = random.Random(case)
+    masker = BatchMasker(vocabulary, compiled=compiled)
+    for budget in range(needed, needed + 6):
+        for _ in range(4):
+            output: list[int] = []
+            masker.add(0, index, output=output, stop_tokens={STOP}, budget=budget)
+            while STOP not in output and len(output) < budget:
+                logits = torch.zeros(1, vocabulary.size)
+                masker.advance()
+                masker.mask(logits)
+                allowed = set(torch.isfinite(logits[0]).nonzero().flatten().tolist())
+                text = b"".join(vocabulary.bytes_of(token) for token in output)
+                assert allowed == expected(vocabulary, case, text, budget - len(output))
+                output.append(choose.choice(sorted(allowed)))
+            text = b"".join(vocabulary.bytes_of(token) for token in output if token != STOP)
+            assert index.accepts(text), (budget, text)
+
+
+def test_without_a_budget_nothing_is_held_back(vocabulary):
+    index = guided.compile(CASES[2][0], vocabulary)
+    index.close()
+    masker = BatchMasker(vocabulary)
+    output = [TOKENS.index(b"a")] * 9
+    masker.add(0, index, output=output, stop_tokens={STOP})
+    logits = torch.zeros(1, vocabulary.size)
+    masker.advance()
+    masker.mask(logits)
+    assert torch.isfinite(logits[0, TOKENS.index(b"c")])
+
+
+def test_far_from_the_end_the_request_stays_on_the_device(vocabulary):
+    index = guided.compile(CASES[2][0], vocabulary)
+    index.close()
+    masker = BatchMasker(vocabulary)
+    masker.add(0, index, output=[], stop_tokens={STOP}, budget=100)
+    masker.advance()
+    assert masker._slots[0].table is not None
