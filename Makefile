@@ -14,7 +14,7 @@ SERVER   := $(VENV)/.installed-$(HARDWARE)
 DEV      := $(VENV)/.installed-dev
 PROJECT  := $(VENV)/.installed-project
 
-.PHONY: help install serve test lint format bench clean
+.PHONY: help install serve test lint format bench bench-engine clean
 .DELETE_ON_ERROR:
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make test     set up, then run every test         (TESTS=<paths or pytest options>)"
 	@echo "make lint     ruff, format check, mypy"
 	@echo "make bench    benchmarks"
+	@echo "make bench-engine  what the masks cost the engine"
 	@echo "make install  only the set-up"
 
 install: $(SERVER) $(DEV) $(PROJECT)
@@ -55,6 +56,7 @@ serve: $(SERVER) $(PROJECT)
 test: install
 	@$(BIN)/python scripts/prepare_model.py >/dev/null
 	@$(BIN)/python scripts/fetch_tokenizers.py
+	@$(BIN)/python scripts/fetch_triton.py
 	$(BIN)/python -m pytest $(TESTS)
 
 lint: $(DEV)
@@ -68,6 +70,10 @@ format: $(DEV)
 
 bench: install
 	$(BIN)/python -m benchmarks
+
+bench-engine: install
+	@$(BIN)/python scripts/prepare_model.py >/dev/null
+	$(BIN)/python -m benchmarks.engine --engine
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

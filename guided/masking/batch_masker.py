@@ -77,7 +77,7 @@ class BatchMasker:
         if index.is_closed:
             slot.table = slot.held = self._pool.acquire(index)  # type: ignore[arg-type]  # a TokenIndex
             if budget is not None:
-                slot.budget, slot.completions = budget, self._completions.of(index)
+                slot.budget, slot.completions = budget, self._completions.of(index)  # type: ignore[arg-type]
         self._enter(row, slot)
 
     def add_failed(self, row: int, reason: str, *, stop_tokens: Collection[int], name: str = "?") -> None:

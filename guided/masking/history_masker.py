@@ -91,7 +91,7 @@ class HistoryMasker:
         if index.is_closed:
             entry.table = entry.held = self._pool.acquire(index)  # type: ignore[arg-type]  # a TokenIndex
             if budget is not None:
-                entry.budget, entry.completions = budget, self._completions.of(index)
+                entry.budget, entry.completions = budget, self._completions.of(index)  # type: ignore[arg-type]
         self._enter(slot, entry, replayed)
 
     def put_failed(self, slot: int, reason: str, *, stop_tokens: Collection[int], name: str = "?") -> None:

@@ -29,7 +29,7 @@ def _mask(slot: Slot, logits: torch.Tensor) -> None:
     if mask_by_words(logits, slot.allowed(), slot.stop_array, may_stop) > 0:
         return
     # The engine's own filters (allowed_token_ids, bad_words, min_tokens) left nothing of what the constraint allows.
-    if not may_stop:
+    if not may_stop and slot.failure is None:
         slot.fail(NOTHING_LEFT)
     _only_stop(slot, logits)
 

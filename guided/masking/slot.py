@@ -114,7 +114,11 @@ class Slot:
         words = self.index.mask(self.state)
         if self.budget is None or self.completions is None:
             return words
-        return words & self.completions.fitting(self.state, self.budget - self.consumed - 1)
+        left = self.budget - self.consumed
+        needed = int(self.completions.min_tokens[self.state])
+        if needed > left:
+            self.fail(f"{left} tokens are left, the shortest answer needs {needed} more")
+        return words & self.completions.fitting(self.state, left - 1)
 
     def fail(self, reason: str) -> None:
         self.failure = reason

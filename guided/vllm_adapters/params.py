@@ -28,7 +28,7 @@ class GuidedParams:
     digest: str
     canonical_text: str
     request_id: str
-    fit_budget: bool = True
+    fit_budget: bool = False
 
     @property
     def constraint(self) -> Constraint:
@@ -36,9 +36,14 @@ class GuidedParams:
 
 
 def to_extra_args(
-    extra_args: Mapping[str, Any] | None, constraint: Constraint, request_id: str, *, fit_budget: bool = True
+    extra_args: Mapping[str, Any] | None, constraint: Constraint, request_id: str, *, fit_budget: bool = False
 ) -> dict[str, Any]:
-    """A copy of `extra_args` in which the constraint travels as well."""
+    """A copy of `extra_args` in which the constraint travels as well.
+
+    Args:
+        fit_budget: the answer has to be complete within the request's tokens. Only for who has made sure that the shortest one
+            is: a request whose budget cannot fit any answer fails. Not applied where the index does not close in the worker.
+    """
     travelling = {
         "format": FORMAT_VERSION,
         "digest": constraint.digest,

@@ -104,3 +104,15 @@ def test_far_from_the_end_the_request_stays_on_the_device(vocabulary):
     masker.add(0, index, output=[], stop_tokens={STOP}, budget=100)
     masker.advance()
     assert masker._slots[0].table is not None
+
+
+def test_a_budget_that_fits_no_answer_fails_the_request(vocabulary):
+    index = guided.compile(CASES[1][0], vocabulary)
+    index.close()
+    masker = BatchMasker(vocabulary)
+    masker.add(0, index, output=[], stop_tokens={STOP}, budget=index.min_tokens(index.start) - 1)
+    logits = torch.zeros(1, vocabulary.size)
+    masker.advance()
+    masker.mask(logits)
+    assert torch.isfinite(logits[0]).nonzero().flatten().tolist() == [STOP]
+    assert "the shortest answer needs" in masker._slots[0].failure
