@@ -31,7 +31,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
         self._max_model_len = model.max_model_len
         self._store = IndexStore(vocabulary)
         self._masker = BatchMasker(vocabulary, device)
-        warm_up()  # kernels are compiled or loaded now, not in the first request's step
+        warm_up(vocabulary)  # kernels are compiled or loaded now, not in the first request's step
         self._masker.warm_up()
 
     @classmethod

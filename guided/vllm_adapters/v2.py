@@ -37,7 +37,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
             req_states.max_num_reqs,
             most_drafts=0 if speculation is None else speculation.num_speculative_tokens,
         )
-        warm_up()  # kernels are compiled or loaded now, not in the first request's step
+        warm_up(vocabulary)  # kernels are compiled or loaded now, not in the first request's step
         self._masker.warm_up()
 
     @classmethod
