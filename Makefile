@@ -14,12 +14,13 @@ SERVER   := $(VENV)/.installed-$(HARDWARE)
 DEV      := $(VENV)/.installed-dev
 PROJECT  := $(VENV)/.installed-project
 
-.PHONY: help install serve test lint format bench bench-engine clean
+.PHONY: help install serve test test-v2 lint format bench bench-engine clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make serve    set up, then serve on port $(PORT)  (MODEL=<hub name or folder>, PORT=, ARGS=<vLLM flags>)"
 	@echo "make test     set up, then run every test         (TESTS=<paths or pytest options>)"
+	@echo "make test-v2  constraints under vLLM's V2 model runner, on the CPU: minutes"
 	@echo "make lint     ruff, format check, mypy"
 	@echo "make bench    benchmarks"
 	@echo "make bench-engine  what the masks cost the engine"
@@ -56,8 +57,12 @@ serve: $(SERVER) $(PROJECT)
 test: install
 	@$(BIN)/python scripts/prepare_model.py >/dev/null
 	@$(BIN)/python scripts/fetch_tokenizers.py
-	@$(BIN)/python scripts/fetch_triton.py
 	$(BIN)/python -m pytest $(TESTS)
+
+test-v2: install
+	@$(BIN)/python scripts/prepare_model.py >/dev/null
+	@$(BIN)/python scripts/fetch_triton.py
+	GUIDED_TEST_V2_RUNNER=1 $(BIN)/python -m pytest tests/v2_runner
 
 lint: $(DEV)
 	$(BIN)/ruff check .

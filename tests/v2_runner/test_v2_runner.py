@@ -19,6 +19,8 @@ PHONE, WORD, CODE = r"[0-9]{3}-[0-9]{4}", r"(yes|no|maybe)", r"([A-F][0-9]){3}"
 
 def generate(model: Path, task: dict[str, Any]) -> dict[str, Any]:
     """Runs one engine in a process of its own; `task` as in `generate.py`."""
+    if not os.environ.get("GUIDED_TEST_V2_RUNNER"):
+        pytest.skip("takes minutes: run make test-v2")
     if not fetch_triton.is_there():
         pytest.skip("triton is not fetched: run scripts/fetch_triton.py")
     here = Path(__file__).parent
