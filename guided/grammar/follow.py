@@ -18,11 +18,13 @@ class Followers:
     Attributes:
         first: rule -> what it can begin with.
         after: terminal -> what may come right after it.
+        after_rule: rule -> what may come right after it.
         next_at: rule -> per state, what may come next there, behind the end of the rule too.
     """
 
     first: dict[int, int]
     after: dict[int, int]
+    after_rule: dict[int, int]
     next_at: dict[int, list[int]]
 
 
@@ -44,7 +46,7 @@ def followers(rules: dict[int, RuleAutomaton]) -> Followers:
             for symbol, target in arcs:
                 if symbol >= 0:
                     after[symbol] = after.get(symbol, 0) | next_at[rule][target]
-    return Followers(first, after, next_at)
+    return Followers(first, after, after_rule, next_at)
 
 
 def _after_rules(rules: dict[int, RuleAutomaton], begins: dict[int, list[int]]) -> dict[int, int]:

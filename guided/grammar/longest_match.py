@@ -132,7 +132,7 @@ class _Product:
                     self._move(key, state, (terminal, watch), exit, (position, exit, True))
             return
         if automaton.final[position]:
-            self._end(key, watch)
+            self._end(key, self.exit_of(~key[0], watch))
         for symbol, target in automaton.arcs[position]:
             if symbol >= 0:
                 for exit in self.terminals.exits(symbol, watch):
@@ -142,6 +142,10 @@ class _Product:
                 self._calls.setdefault(called, []).append((key, state, target))
                 for exit in list(self._variant(called).exits):
                     self._move(key, state, called, exit, (target, exit, False))
+
+    def exit_of(self, rule: int, watch: int) -> int:
+        """The exit of a rule that ends with a watch: the watch, where what follows the rule anywhere could disturb it."""
+        return self.terminals.kept(watch, self._following.after_rule[rule] | self._ignored)
 
     def _end(self, key: Symbol, exit: int) -> None:
         if exit not in self.variants[key].exits:
@@ -194,7 +198,8 @@ class _Demands:
             built.arcs.append([self._demanded(symbol, exits) for (symbol, _), exits in arcs.items()])
             built.empty.append(empty)
             position, left, ignoring = state
-            built.exit.append(left if not ignoring and final[position] and left in wanted else None)
+            exit = self._product.exit_of(rule, left)
+            built.exit.append(exit if not ignoring and final[position] and exit in wanted else None)
 
     def _demanded(self, symbol: Symbol, exits: dict[int, int]) -> tuple[Symbol | DemandKey, dict[int, int]]:
         if symbol[0] >= 0:
@@ -211,7 +216,11 @@ class _Demands:
             for _, _, target in moves:
                 sources.setdefault(target, []).append(state)
         final = self._product.rules[rule].final
-        alive = {state for state in variant.states if not state[2] and final[state[0]] and state[1] in wanted}
+        alive = {
+            (position, watch, ignoring)
+            for position, watch, ignoring in variant.states
+            if not ignoring and final[position] and self._product.exit_of(rule, watch) in wanted
+        }
         worklist = list(alive)
         while worklist:
             for source in sources.get(worklist.pop(), ()):
