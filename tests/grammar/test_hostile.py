@@ -63,8 +63,9 @@ def test_an_answer_or_a_limit_in_time(grammar):
         ('start: a\na: b c\nb: a | "x"\nc: a | "y"\n', b"xy"),
         ('start: "1" ("A"? "A"? "A"? "A"? "A"? "1")*\n', b"1AA"),
         ('start: stmt*\nstmt: "i" stmt | "i" stmt "e" stmt | "x"\n', b"iixex"),
+        ('start: u\nu: "-" u | p\np: M | p "." M\nM: /[0-9]+(\\.[0-9]+)?/ | /[a-z]+/\n', b"--"),
     ],
-    ids=["S S", "expressions", "mutual", "optionals", "dangling else"],
+    ids=["S S", "expressions", "mutual", "optionals", "dangling else", "right recursion before what may go on"],
 )
 def test_configurations_recur(grammar, unit):
     """After the same unit the configuration is the same again, so no states are added."""
