@@ -1,4 +1,4 @@
-"""Property names as automata: the patterns and formulas that sets of names are made of, and conjunctions of them; knows no bytes."""
+"""Property names as automata: patterns and formulas that sets of names are made of, and conjunctions of them; knows no bytes."""
 
 from __future__ import annotations
 
