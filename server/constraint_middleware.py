@@ -56,6 +56,7 @@ class ConstraintMiddleware:
             refuse_any_constraint(body, path)
             return None, None
         wanted = read_constraint(body)
+        _refuse_lone_surrogates(body, raw)
         rest = without_constraint(body)
         forwarded = json.dumps(rest).encode() if len(rest) < len(body) else None
         if wanted is None:
@@ -99,6 +100,19 @@ def _parse(raw: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return body if isinstance(body, dict) else None
+
+
+def _refuse_lone_surrogates(body: dict[str, Any], raw: bytes) -> None:
+    """vLLM answers 500 to some fields that are not Unicode text (request_id, bad_words), so none gets there."""
+    if rb"\ud" not in raw.lower():
+        return
+    for name, value in body.items():
+        try:
+            json.dumps([name, value], ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise RequestRefused(f"{name} contains a lone surrogate", "invalid_constraint", name) from error
+        except RecursionError as error:
+            raise RequestRefused(f"{name} is nested too deeply", "constraint_too_complex", name) from error
 
 
 def _set_content_length(scope: Scope, length: int) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from guided.errors import ConstraintError
 
@@ -33,8 +34,9 @@ class RequestRefused(Exception):
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
-    def response(self) -> JSONResponse:
-        return JSONResponse(self.body(), status_code=self.status)
+    def response(self) -> Response:
+        """The body in ASCII: a message that quotes the request may hold a lone surrogate, which UTF-8 cannot say."""
+        return Response(json.dumps(self.body()), status_code=self.status, media_type="application/json")
 
 
 def from_constraint_error(error: ConstraintError, field: str) -> RequestRefused:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from guided.constraint import Constraint
-from guided.errors import ConstraintError
+from guided.errors import ConstraintError, InvalidConstraint
 from guided.vllm_adapters.params import KEY
 from server.errors import RequestRefused, from_constraint_error
 
@@ -20,6 +20,7 @@ Body = Mapping[str, Any]
 BACKEND = "guided"  # the one value of guided_decoding_backend: this server's own
 MODIFIERS = ("guided_whitespace_pattern", "guided_decoding_backend", "guided_options")
 JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order")
+SWITCHES = ("json_object", "disable_any_whitespace", "disable_additional_properties")  # of structured_outputs
 JSON_OBJECT = {"type": "object"}  # what response_format json_object promises
 
 # Fields that change where or how the output ends or is chosen, in ways that would break the promise.
@@ -63,7 +64,7 @@ def read_constraint(body: Body) -> Wanted | None:
 def refuse_any_constraint(body: Body, path: str) -> None:
     """For routes on which constraints are not enforced: raises RequestRefused if the body asks for one in any spelling."""
     for name in body:
-        if name.startswith("guided_") and body[name] is not None:
+        if _looks_guided(name) and body[name] is not None:
             raise _not_enforced(name, f"{name} is not enforced on {path}")
     text = body.get("text")
     asked = {
@@ -117,6 +118,8 @@ def _structured_outputs(body: Body) -> Iterator[Wanted]:
     found = []
     for key, value in outputs.items():
         field = f"structured_outputs.{key}"
+        if key in SWITCHES and not (value is None or isinstance(value, bool)):
+            raise _invalid(field, f"must be true or false, not {type(value).__name__}")
         if key == "json_object" and value is False:
             raise _invalid(field, "must be true where it is given")
         if value is None or value is False:
@@ -178,10 +181,16 @@ def _json(value: Any, options: Mapping[str, Any]) -> Constraint:
     return Constraint.json_schema(value, **options)
 
 
+def _choice(value: Any) -> Constraint:
+    if not isinstance(value, list):  # the library takes any iterable; of a JSON object it would take the keys
+        raise InvalidConstraint(f"choices must be a list of strings, not {type(value).__name__}")
+    return Constraint.choice(value)
+
+
 GUIDED_FIELDS: dict[str, Callable[..., Constraint]] = {
     "guided_json": _json,
     "guided_regex": Constraint.regex,
-    "guided_choice": Constraint.choice,
+    "guided_choice": _choice,
     "guided_grammar": Constraint.grammar,
 }
 
@@ -230,15 +239,31 @@ def _option_values(body: Body) -> dict[str, Any]:
 
 def _refuse_unknown_fields(body: Body) -> None:
     for name, value in body.items():
-        if name.startswith("guided_") and name not in GUIDED_FIELDS and name not in MODIFIERS:
+        if _looks_guided(name) and name not in GUIDED_FIELDS and name not in MODIFIERS:
             raise _invalid(name, f"is unknown; there are {', '.join([*GUIDED_FIELDS, *MODIFIERS])}")
         if name == "guided_decoding_backend" and value not in (None, BACKEND):
             raise _not_enforced(
                 name, f"guided_decoding_backend {value!r} is not available; leave it out, or say {BACKEND!r}"
             )
+    _refuse_constraint_in_extra_body(body.get("extra_body"))
     extra = body.get("vllm_xargs")
     if isinstance(extra, Mapping) and KEY in extra:
         raise _invalid(f"vllm_xargs.{KEY}", "is reserved; send the constraint in one of the guided_* fields")
+
+
+def _looks_guided(name: str) -> bool:
+    """Meant as one of our fields, whatever its case and separator: guidedJson, GUIDED_REGEX, guided-choice."""
+    return name.lower().startswith("guided")
+
+
+def _refuse_constraint_in_extra_body(extra: Any) -> None:
+    """`extra_body` is an argument of OpenAI's client, which never sends it; by hand, its fields belong one level up."""
+    if isinstance(extra, Mapping):
+        for name in extra:
+            if _looks_guided(name) or name in ("structured_outputs", "response_format"):
+                raise _invalid(
+                    f"extra_body.{name}", f"has no effect there; put {name} beside model, without extra_body"
+                )
 
 
 def _refuse_unknown_keys(field: str, value: Mapping[str, Any], known: tuple[str, ...]) -> None:

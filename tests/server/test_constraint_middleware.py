@@ -132,6 +132,32 @@ def test_stop_token_ids_that_are_text_are_refused():
     assert call(app, CHAT, {"stop_token_ids": [text_id]})[0] == 200
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        rb'{"guided_\ud800": 1}',
+        rb'{"structured_outputs": {"\ud800": 1}}',
+        rb'{"response_format": {"type": "text", "\ud800": 1}}',
+        rb'{"guided_json": {}, "guided_options": {"\ud800": 1}}',
+    ],
+)
+def test_a_refusal_can_quote_a_lone_surrogate(raw):
+    status, answer = call(ConstraintMiddleware(Route(), FakeCompileService()), CHAT, raw)
+    assert status == 400
+    assert "\ud800" in answer["error"]["message"]
+    assert "\ud800" in answer["error"]["param"]
+
+
+@pytest.mark.parametrize("fields", [{"request_id": "\ud800"}, {"bad_words": ["\ud800"]}, {"logit_bias": {"\ud800": 1}}])
+def test_lone_surrogates_do_not_reach_the_routes(fields):
+    route = Route()
+    app = ConstraintMiddleware(route, FakeCompileService())
+    status, answer = call(app, CHAT, fields)
+    assert (status, answer["error"]["param"]) == (400, next(iter(fields)))
+    assert route.pending == "not called"
+    assert call(app, CHAT, {"user": "\U0001f600"})[0] == 200  # a pair, as JSON writes it in ASCII
+
+
 def test_json_pointer_is_part_of_the_param():
     error = InvalidConstraint("no such type", pointer="/properties/a/type")
     app = ConstraintMiddleware(Route(), FakeCompileService(error))

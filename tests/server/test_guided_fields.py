@@ -74,6 +74,8 @@ def test_spellings(body, field, constraint):
         {"tools": [TOOL], "tool_choice": "auto"},
         {"stop": ["\n"], "ignore_eos": True, "use_beam_search": True},
         {"vllm_xargs": {"other": 1}},
+        {"extra_body": {"top_k": 1}},
+        {"extra_body": "x"},
     ],
     ids=str,
 )
@@ -85,6 +87,11 @@ REFUSED = [
     # unknown fields
     ({"guided_choise": ["a", "b"]}, "guided_choise", "invalid_constraint"),
     ({"guided_jsonschema": None}, "guided_jsonschema", "invalid_constraint"),
+    ({"GUIDED_JSON": SCHEMA}, "GUIDED_JSON", "invalid_constraint"),
+    ({"guidedRegex": "a"}, "guidedRegex", "invalid_constraint"),
+    ({"guided-choice": ["a"]}, "guided-choice", "invalid_constraint"),
+    ({"extra_body": {"guided_regex": "a"}}, "extra_body.guided_regex", "invalid_constraint"),
+    ({"extra_body": {"response_format": {}}}, "extra_body.response_format", "invalid_constraint"),
     (
         {"guided_options": {"white_space": "compact"}, "guided_json": SCHEMA},
         "guided_options.white_space",
@@ -115,6 +122,8 @@ REFUSED = [
     # malformed
     ({"guided_choice": []}, "guided_choice", "invalid_constraint"),
     ({"guided_choice": "yes"}, "guided_choice", "invalid_constraint"),
+    ({"guided_choice": {"a": 1}}, "guided_choice", "invalid_constraint"),
+    ({"structured_outputs": {"choice": {"a": 1}}}, "structured_outputs.choice", "invalid_constraint"),
     ({"guided_choice": ["a", 1]}, "guided_choice#/1", "invalid_constraint"),
     ({"guided_regex": 7}, "guided_regex", "invalid_constraint"),
     ({"guided_regex": "\ud800"}, "guided_regex:1", "invalid_constraint"),
@@ -127,6 +136,13 @@ REFUSED = [
     ({"structured_outputs": {}}, "structured_outputs", "invalid_constraint"),
     ({"structured_outputs": "json"}, "structured_outputs", "invalid_constraint"),
     ({"structured_outputs": {"json_object": False}}, "structured_outputs.json_object", "invalid_constraint"),
+    ({"structured_outputs": {"json_object": "no"}}, "structured_outputs.json_object", "invalid_constraint"),
+    ({"structured_outputs": {"json_object": 0}}, "structured_outputs.json_object", "invalid_constraint"),
+    (
+        {"structured_outputs": {"json": SCHEMA, "disable_any_whitespace": 0}},
+        "structured_outputs.disable_any_whitespace",
+        "invalid_constraint",
+    ),
     ({"structured_outputs": {"regex": "a", "whitespace_pattern": " "}}, "structured_outputs", "invalid_constraint"),
     ({"response_format": "json_object"}, "response_format", "invalid_constraint"),
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema", "invalid_constraint"),
