@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from guided.masking.budget import CompletionsMemo
-from guided.masking.device_slots import FAILED, PLAIN, DeviceSlots
+from guided.masking.device_slots import FAILED, PLAIN, STOPPED, DeviceSlots
 from guided.masking.host_rows import mask_by_words, mask_host_row
 from guided.masking.slot import Index, Slot
 from guided.masking.tables import DEFAULT_BYTES, TablePool
@@ -179,8 +179,10 @@ class HistoryMasker:
         states = self._device_slots.state[numbers]
         draft, token = layout.row_draft.long(), layout.row_token.long()
         for position in range(1, self._most_drafts + 1):
-            before = torch.roll(states, 1)  # the row above is the same request's
-            states = torch.where(draft == position, self._device_slots.following(numbers, before, token), states)
+            reads = draft == position
+            # The row above is the same request's; elsewhere it may be of another index, whose states mean nothing here.
+            before = torch.where(reads, torch.roll(states, 1), STOPPED)
+            states = torch.where(reads, self._device_slots.following(numbers, before, token), states)
         return states
 
     # --- on the host --------------------------------------------------------------------------------------------------
