@@ -101,7 +101,9 @@ async def verified(
                 if sample.finish_reason == "stop":
                     text_tokens = seen[:-1]  # the last one is the stop token
                     if not await _satisfied(compiled, text_tokens):
-                        logger.error("request %s ended after %d tokens, its constraint incomplete", request_id, len(seen))
+                        logger.error(
+                            "request %s ended after %d tokens, its constraint incomplete", request_id, len(seen)
+                        )
                         raise GenerationError(f"request {request_id} could not be completed under its constraint")
             yield output
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from guided.automaton.char_dfa import CharDfa
+from guided.automaton.charset import CharSet
 from guided.automaton.encoding import Utf8Encoder, embed_dfa
 from guided.automaton.network import Network, byte_set
+from guided.errors import InvalidConstraint
 from guided.limits import Budget
 from guided.regex import pattern_dfa
 
@@ -48,6 +51,7 @@ class Whitespace:
         self.option = options.get("whitespace", "json_dumps")
         self._newlines: dict[Style, int] = {}
         self._free = network.rule(self._build_free)
+        self._pattern_dfa = None if self.pattern is None else _whitespace_only(self.pattern, budget)
 
     @property
     def root(self) -> Style:
@@ -121,11 +125,30 @@ class Whitespace:
 
     def _build_free(self) -> int:
         network = self.network
-        if self.pattern is not None:
-            return embed_dfa(network, pattern_dfa(self.pattern, budget=self.budget), Utf8Encoder(network))
+        if self._pattern_dfa is not None:
+            return embed_dfa(network, self._pattern_dfa, Utf8Encoder(network))
         first = state = network.state(final=True)
         for _ in range(MOST_ANY):
             following = network.state(final=True)
             network.edge(state, _SPACE, following)
             state = following
         return first
+
+
+def _whitespace_only(pattern: str, budget: Budget) -> CharDfa:
+    """The language of a whitespace pattern; of `\\s` only what JSON knows as whitespace.
+
+    Raises:
+        InvalidConstraint: it matches nothing, or something that is no whitespace and would break the document.
+    """
+    dfa = pattern_dfa(pattern, budget=budget)
+    beyond = ~CharSet.of(" \t\n\r\f\v")
+    used = (dfa.delta >= 0).any(axis=0)
+    if any(used[number] and characters & beyond for number, characters in enumerate(dfa.classes)):
+        raise InvalidConstraint("the whitespace pattern matches more than whitespace", source=pattern, column=0)
+    dfa = dfa & pattern_dfa(r"[ \t\n\r]*", budget=budget)
+    if dfa.is_empty():
+        raise InvalidConstraint(
+            "the whitespace pattern matches no JSON whitespace, not even none", source=pattern, column=0
+        )
+    return dfa

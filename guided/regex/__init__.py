@@ -63,6 +63,11 @@ def pattern_dfa(
     return determinise(pattern_nfa(pattern, flags=flags, dialect=dialect, search=search, budget=budget), budget)
 
 
+LONGEST_PATTERN = (
+    50_000  # characters; `re` takes seconds for more and cannot be interrupted. Lists of words may be longer.
+)
+
+
 def build_network(pattern: str, budget: Budget) -> Network:
     """The network of `re.fullmatch(pattern)` over UTF-8.
 
@@ -77,6 +82,11 @@ def build_network(pattern: str, budget: Budget) -> Network:
         alternatives = (words[1] if words[1] is not None else words[2]).split("|")
         network.define(network.root, add_words(network, [word.encode() for word in alternatives], budget))
         return network
+    if len(pattern) > LONGEST_PATTERN:
+        raise LimitExceeded(
+            f"the pattern has {len(pattern):,} characters, at most {LONGEST_PATTERN:,} are read",
+            limit="constraint_bytes",
+        )
     start = embed_nfa(network, pattern_nfa(pattern, budget=budget), Utf8Encoder(network))
     if not network.final[start] and network.first_edge[start] < 0:
         raise Unsatisfiable("no string matches this regex", source=pattern, column=0)

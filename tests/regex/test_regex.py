@@ -179,3 +179,9 @@ def test_words_to_choose_from(pattern):
     machine = ReferenceMachine(build_network(pattern, Budget()))
     for text in ["", "a", "b", "ab", "abc", "yes", "no", "é", "a b#", "c", "x", "x\n", "a]", "b}", "|", "(a)", "yesno"]:
         assert machine.matches(text.encode()) == (re.fullmatch(pattern, text) is not None), text
+
+
+def test_a_pattern_too_long_to_parse_in_time_is_refused_at_once():
+    with pytest.raises(LimitExceeded) as refused:
+        build_network("." * 60_000, Budget())
+    assert refused.value.limit == "constraint_bytes"
