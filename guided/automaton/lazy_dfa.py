@@ -217,7 +217,7 @@ def _mirror(network: Network, known: kernels.NetworkArrays | None, set_has_class
 
 
 def _new_machine(
-    classes: int, configs: int = 512, stacks: int = 512, items: int = 2048, work: int = 512
+    classes: int, configs: int = 2048, stacks: int = 1024, items: int = 8192, work: int = 512
 ) -> kernels.Machine:
     counts = np.zeros(10, np.int64)
     counts[STACKS] = FIRST_CELL
