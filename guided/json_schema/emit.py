@@ -6,6 +6,7 @@ array or object is one rule for each state of its progress, entered by a call in
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from guided.automaton.encoding import JsonStringEncoder
@@ -195,7 +196,7 @@ class Emitter:
         return known
 
 
-class _Writer:
+class _Writer(ABC):
     """The members of one container shape: the steps of its progress that lead to an end, and their rules."""
 
     progress: ArrayProgress | ObjectProgress
@@ -218,17 +219,17 @@ class _Writer:
             known = self._live[state] = plainly or reaches_end(self.progress, state, satisfiable)
         return known
 
+    @abstractmethod
     def always_live(self) -> bool:
         """Every state that live steps lead to can be completed."""
-        raise NotImplementedError
 
     def plainly_live(self, state) -> bool:
         """The state can be completed, as can be told without search."""
         return False
 
+    @abstractmethod
     def member(self, step: Step, inner: Style) -> int:
         """A rule that reads the member of a step."""
-        raise NotImplementedError
 
 
 class _Items(_Writer):
