@@ -334,11 +334,11 @@ def expand(network, machine, config):
 
 
 @njit(cache=True)
-def rebuild_config_table(config_hash, count, table):
-    """Enters configurations 0..count-1 into an empty hash table."""
+def enter_all(hashes, count, table):
+    """Enters numbers 0..count-1 into an empty hash table by their hashes."""
     mask = table.size - 1
-    for config in range(count):
-        slot = np.int64(config_hash[config] & np.uint64(mask))
+    for number in range(count):
+        slot = np.int64(hashes[number] & np.uint64(mask))
         while table[slot] >= 0:
             slot = (slot + 1) & mask
-        table[slot] = config
+        table[slot] = number

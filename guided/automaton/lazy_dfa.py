@@ -52,8 +52,8 @@ class LazyDfa:
         self.budget = budget
         self._class_bytes = [_ALL_BYTES]  # the bytes of each class
         self.machine = _new_machine(_CLASS_CAPACITY)
-        self.network = _mirror(network, None, np.zeros((0, _CLASS_CAPACITY), np.uint8))
-        self._split_classes(0)
+        self.network = _no_network(_CLASS_CAPACITY)
+        self._mirrored = (0, 0, 0, 0)  # states, edges, rules and byte sets that the arrays have
         start = network.build(network.root)
         self._sync()
         if self.run(lambda: kernels.start(self.network, self.machine, start)) == DEAD:
@@ -76,7 +76,7 @@ class LazyDfa:
         flags[:, ACCEPTING] = accepting
         dfa.machine = _new_machine(1, configs=1)._replace(delta=delta, class_of=class_of, flags=flags)
         dfa.machine.counts[CONFIGS], dfa.machine.counts[CLASSES] = states, classes
-        dfa.network = _mirror(dfa.source, None, np.zeros((0, 1), np.uint8))
+        dfa.network = _no_network(classes=1)
         return dfa
 
     def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -144,44 +144,46 @@ class LazyDfa:
                 self._make_room()
 
     def _sync(self) -> None:
-        """Mirrors what was added to the network since the last time."""
-        known_sets = self.network.set_has_class.shape[0]
-        self.network = _mirror(self.source, self.network, self.network.set_has_class)
+        """Mirrors what was added to the network since the last time; rooms double, so that late rules cost what they add."""
+        source, arrays = self.source, self.network
+        known_states, known_edges, known_rules, known_sets = self._mirrored
+        states, edges, rules, sets = source.size
+        self.network = arrays._replace(
+            states=_with_rows(arrays.states, known_states, source.first_edge, source.final),
+            edges=_with_rows(arrays.edges, known_edges, source.next_edge, source.kind, source.label, source.target),
+            rule_start=_with_room(arrays.rule_start, known_rules, rules),
+            set_has_class=_with_room(arrays.set_has_class, known_sets, sets),
+        )
+        self.network.rule_start[:rules] = source.rule_start
+        self._mirrored = states, edges, rules, sets
         self._split_classes(known_sets)
 
     def _split_classes(self, known_sets: int) -> None:
         """Refines the byte classes by the byte sets from number `known_sets` on."""
-        for symbols in self.source.byte_sets[known_sets:]:
+        new_sets = self.source.byte_sets[known_sets:]
+        for symbols in new_sets:
             for index in range(len(self._class_bytes)):
                 inside = self._class_bytes[index] & symbols
                 if inside and inside != self._class_bytes[index]:
                     self._class_bytes[index] ^= inside
                     self._add_class(index, inside)
-        width = self.machine.delta.shape[1]
         self.machine.counts[CLASSES] = len(self._class_bytes)
-        has_class = np.zeros((len(self.source.byte_sets), width), np.uint8)
-        has_class[:known_sets, : len(self._class_bytes)] = self.network.set_has_class[
-            :known_sets, : len(self._class_bytes)
-        ]
-        for row, symbols in enumerate(self.source.byte_sets[known_sets:], known_sets):
+        for row, symbols in enumerate(new_sets, known_sets):
             for column, members in enumerate(self._class_bytes):
-                has_class[row, column] = (members & symbols) != 0
-        self.network = self.network._replace(set_has_class=has_class)
+                self.network.set_has_class[row, column] = (members & symbols) != 0
 
     def _add_class(self, origin: int, members: int) -> None:
         """A new class that was part of class `origin` so far."""
         new = len(self._class_bytes)
         self._class_bytes.append(members)
         if new >= self.machine.delta.shape[1]:
-            self._widen()
-        self.machine.delta[:, new] = self.machine.delta[:, origin]
+            self.machine = self.machine._replace(delta=_wider(self.machine.delta, DEAD))
+            self.network = self.network._replace(set_has_class=_wider(self.network.set_has_class, 0))
+        delta = self.machine.delta[: self.num_states]
+        delta[:, new] = delta[:, origin]
         self.network.set_has_class[:, new] = self.network.set_has_class[:, origin]
         for byte in _members(members):
             self.machine.class_of[byte] = new
-
-    def _widen(self) -> None:
-        self.machine = self.machine._replace(delta=_wider(self.machine.delta, DEAD))
-        self.network = self.network._replace(set_has_class=_wider(self.network.set_has_class, 0))
 
     def _make_room(self) -> None:
         """Doubles the arrays that the kernel found full."""
@@ -195,22 +197,31 @@ def _members(symbols: int) -> list[int]:
     return [byte for byte in range(256) if symbols >> byte & 1]
 
 
-def _mirror(network: Network, known: kernels.NetworkArrays | None, set_has_class: np.ndarray) -> kernels.NetworkArrays:
-    """The network's lists as arrays; only what is new since `known` is converted."""
-
-    def columns(known_rows: np.ndarray | None, *lists: Sequence[int]) -> np.ndarray:
-        done = 0 if known_rows is None else len(known_rows)
-        new = np.empty((len(lists[0]) - done, len(lists)), np.int32)
-        for column, values in enumerate(lists):
-            new[:, column] = values[done:]
-        return new if known_rows is None else np.concatenate([known_rows, new])
-
+def _no_network(classes: int) -> kernels.NetworkArrays:
     return kernels.NetworkArrays(
-        states=columns(known and known.states, network.first_edge, network.final),
-        edges=columns(known and known.edges, network.next_edge, network.kind, network.label, network.target),
-        rule_start=np.array(network.rule_start, np.int32),
-        set_has_class=set_has_class,
+        states=np.empty((64, 2), np.int32),
+        edges=np.empty((64, 4), np.int32),
+        rule_start=np.empty(4, np.int32),
+        set_has_class=np.empty((16, classes), np.uint8),
     )
+
+
+def _with_rows(table: np.ndarray, known: int, *columns: Sequence[int]) -> np.ndarray:
+    """The table with rows known, known + 1, ... taken from its columns' values, the same or one with more room."""
+    size = len(columns[0])
+    table = _with_room(table, known, size)
+    for column, values in enumerate(columns):
+        table[known:size, column] = values[known:]
+    return table
+
+
+def _with_room(array: np.ndarray, used: int, needed: int) -> np.ndarray:
+    """The array if it has `needed` rows, else a copy of its first `used` rows in a larger one."""
+    if needed <= len(array):
+        return array
+    grown = np.empty((max(needed, 2 * len(array)), *array.shape[1:]), array.dtype)
+    grown[:used] = array[:used]
+    return grown
 
 
 # --- memory of the machine --------------------------------------------------------------------------------------------
@@ -250,9 +261,7 @@ def _scratch(work: int) -> dict[str, np.ndarray]:
 
 def _resized(array: np.ndarray) -> np.ndarray:
     """A copy with room for twice as many rows; the new rows are not initialised."""
-    grown = np.empty((2 * array.shape[0], *array.shape[1:]), array.dtype)
-    grown[: array.shape[0]] = array
-    return grown
+    return _with_room(array, len(array), 2 * len(array))
 
 
 def _wider(array: np.ndarray, fill: int) -> np.ndarray:
@@ -283,7 +292,7 @@ def _grow_configs(machine: kernels.Machine) -> kernels.Machine:
     begin = np.zeros(room + 1, np.int32)
     begin[: machine.config_begin.size] = machine.config_begin
     table = np.full(4 * room, -1, np.int32)
-    kernels.rebuild_config_table(machine.config_hash, int(machine.counts[CONFIGS]), table)
+    kernels.enter_all(machine.config_hash, int(machine.counts[CONFIGS]), table)
     return machine._replace(
         config_begin=begin,
         config_hash=_resized(machine.config_hash),

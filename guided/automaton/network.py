@@ -183,6 +183,11 @@ class Network:
         return self.rule_start[rule]
 
     @property
+    def size(self) -> tuple[int, int, int, int]:
+        """How many states, edges, rules (built or not) and byte sets there are."""
+        return len(self.final), len(self.kind), len(self.rule_start), len(self.byte_sets)
+
+    @property
     def is_complete(self) -> bool:
         """Every rule is built."""
         return not self._builders

@@ -21,7 +21,7 @@ LONGEST_LIST = 128  # tokens; a row with more is kept as bits
 MIXED = -1  # some characters of a profile lead on, others do not
 FRONTIER = 64  # states that one character of a profile may lead to; beyond that the slice is walked
 REACHED = 256  # states that strings of a profile may lead to; beyond that the slice is walked
-_NOT_READ, _ALL_DIE, _MIXED_CHARS = -1, -2, -3  # in Rows.char_next
+_NOT_READ, _ALL_DIE, _MIXED_CHARS, _SEVERAL = -1, -2, -3, -4  # in Rows.char_next
 
 
 class Rows(NamedTuple):
@@ -91,23 +91,20 @@ def char_steps(class_of, profile, ranges):
 
 
 @njit(cache=True)
-def _move_all(network, machine, sources, num_sources, classes, num_classes, targets, num_targets):
-    """Adds to targets where any class leads from any source: (status, targets or MIXED, some dead, some alive)."""
+def _move_all(delta, sources, num_sources, classes, num_classes, targets, num_targets):
+    """Adds to targets where any class leads from any source: (targets or MIXED, some dead, some alive)."""
     dead = alive = False
     for i in range(num_sources):
-        status = expand(network, machine, sources[i])
-        if status != DONE:
-            return status, 0, dead, alive
         for c in range(num_classes):
-            target = machine.delta[sources[i], classes[c]]
+            target = delta[sources[i], classes[c]]
             if target == DEAD:
                 dead = True
             else:
                 alive = True
                 num_targets = insert(targets, num_targets, target)
             if num_targets == MIXED or (dead and alive):
-                return DONE, MIXED, dead, alive
-    return DONE, num_targets, dead, alive
+                return MIXED, dead, alive
+    return num_targets, dead, alive
 
 
 @njit(cache=True)
@@ -133,35 +130,37 @@ def _position(states, count, state):
 @njit(cache=True)
 def _read_character(network, machine, steps, slice_, unicode, state, following):
     """One character of the profile from a state: (status, size of the set of following states, 0 if all die, MIXED)."""
-    source = np.empty(1, np.int32)
-    source[0] = state
-    status, count, dead, alive = _move_all(
-        network, machine, source, 1, steps.ascii_classes[slice_], steps.ascii_count[slice_], following, 0
-    )
-    if status != DONE or count == MIXED or not unicode:
-        return status, count
     here = np.empty(FRONTIER, np.int32)
     there = np.empty(FRONTIER, np.int32)
-    for sequence in UTF8_SEQUENCES:
+    here[0] = state
+    status = expand(network, machine, state)
+    if status != DONE:
+        return status, MIXED
+    count, dead, alive = _move_all(
+        machine.delta, here, 1, steps.ascii_classes[slice_], steps.ascii_count[slice_], following, 0
+    )
+    if count == MIXED or not unicode:
+        return DONE, count
+    for sequence in range(UTF8_SEQUENCES.shape[0]):
         here[0] = state
         here_size = 1
-        for byte_range in sequence:
+        for place in range(UTF8_SEQUENCES.shape[1]):
+            byte_range = UTF8_SEQUENCES[sequence, place]
             if byte_range < 0:
                 break
-            status, there_size, died, lived = _move_all(
-                network,
-                machine,
-                here,
-                here_size,
-                steps.range_classes[byte_range],
-                steps.range_count[byte_range],
-                there,
-                0,
+            for i in range(here_size):
+                if not machine.flags[here[i], EXPANDED]:  # a call costs more than this test: it passes every array
+                    status = expand(network, machine, here[i])
+                    if status != DONE:
+                        return status, MIXED
+            classes = steps.range_classes[byte_range]
+            here_size, died, lived = _move_all(
+                machine.delta, here, here_size, classes, steps.range_count[byte_range], there, 0
             )
             dead, alive = dead or died, alive or lived
-            if status != DONE or there_size == MIXED or (dead and alive):
-                return status, MIXED
-            here, there, here_size = there, here, there_size
+            if here_size == MIXED or (dead and alive):
+                return DONE, MIXED
+            here, there = there, here
         for i in range(here_size):
             count = insert(following, count, here[i])
             if count == MIXED:
@@ -171,7 +170,7 @@ def _read_character(network, machine, steps, slice_, unicode, state, following):
 
 @njit(cache=True)
 def after_character(network, machine, slices, steps, rows, slice_, state, following):
-    """`_read_character`, remembered where there is one following state or none."""
+    """`_read_character`, remembered in `Rows.char_next` as far as there is room."""
     known = rows.char_next[state, slice_]
     if known >= 0:
         following[0] = known
@@ -181,12 +180,15 @@ def after_character(network, machine, slices, steps, rows, slice_, state, follow
     if known == _MIXED_CHARS:
         return DONE, MIXED
     status, size = _read_character(network, machine, steps, slice_, slices.unicode[slice_], state, following)
-    if status == DONE and size == MIXED:
-        rows.char_next[state, slice_] = _MIXED_CHARS
-    elif status == DONE and size == 0:
-        rows.char_next[state, slice_] = _ALL_DIE
-    elif status == DONE and size == 1:
-        rows.char_next[state, slice_] = following[0]
+    if status == DONE:
+        result = _SEVERAL
+        if size == MIXED:
+            result = _MIXED_CHARS
+        elif size == 0:
+            result = _ALL_DIE
+        elif size == 1:
+            result = following[0]
+        rows.char_next[state, slice_] = result
     return status, size
 
 
@@ -194,15 +196,40 @@ def after_character(network, machine, slices, steps, rows, slice_, state, follow
 def _reach(network, machine, slices, steps, rows, slice_, state):
     """How many characters of the profile can be read from a state, any of them each time: (status, count or MIXED).
 
-    The count is exact: no string of the profile with one character more survives, unless it is the slice's longest. Breadth
-    first, each state once: a dead end behind a state that was met before would have been met before.
+    The count is exact: no string of the profile with one character more survives, unless it is the slice's longest.
+    """
+    longest = slices.longest[slice_]
+    following = np.empty(FRONTIER, np.int32)
+    for done in range(longest):
+        if rows.char_next[state, slice_] == _NOT_READ:
+            status, _ = after_character(network, machine, slices, steps, rows, slice_, state, following)
+            if status != DONE:
+                return status, MIXED
+        target = rows.char_next[state, slice_]
+        if target == _MIXED_CHARS:
+            return DONE, MIXED
+        if target == _ALL_DIE:
+            return DONE, done
+        if target == _SEVERAL:
+            return _reach_many(network, machine, slices, steps, rows, slice_, state, done)
+        if target == state:
+            break
+        state = target
+    return DONE, longest
+
+
+@njit(cache=True)
+def _reach_many(network, machine, slices, steps, rows, slice_, state, done_before):
+    """`_reach` from a state `done_before` characters on, from where characters lead to different states.
+
+    Breadth first, each state once: a dead end behind a state that was met before would have been met before.
     """
     reached = np.empty(REACHED, np.int32)
     reached[0] = state
     size, level_begin = 1, 0
     again = False  # the present level has states of earlier levels too, which do not die
     following = np.empty(FRONTIER, np.int32)
-    for done in range(slices.longest[slice_]):
+    for done in range(done_before, slices.longest[slice_]):
         level_end = size
         dying = 0
         again_below = False
@@ -244,7 +271,9 @@ def _walk(network, machine, slices, slice_, state, row):
             node = nodes[node, SUBTREE_END]
             continue
         path[nodes[node, DEPTH] + 1] = target
-        set_bits(slices.token_ids[nodes[node, TOKEN_START] : nodes[node + 1, TOKEN_START]], row)
+        for i in range(nodes[node, TOKEN_START], nodes[node + 1, TOKEN_START]):  # a view would cost as much as the rest
+            token = slices.token_ids[i]
+            row[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
         node += 1
     return DONE
 
@@ -404,14 +433,3 @@ def advance(network, machine, state, piece):
         if state == DEAD:
             break
     return DONE, state
-
-
-@njit(cache=True)
-def rebuild_row_table(row_hash, count, table):
-    """Enters rows 0..count-1 into an empty hash table."""
-    mask = table.size - 1
-    for row in range(count):
-        slot = np.int64(row_hash[row] & np.uint64(mask))
-        while table[slot] >= 0:
-            slot = (slot + 1) & mask
-        table[slot] = row

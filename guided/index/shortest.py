@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import njit
 
@@ -10,38 +12,43 @@ from guided.index.kernels import FRONTIER, MIXED, after_character, insert
 from guided.index.slices import BYTE, DEPTH, NUM_SLICED, SUBTREE_END, TOKEN_START
 
 UNREACHABLE = np.iinfo(np.int32).max
+_CHUNK = 512  # states between two looks at the clock
 
 
-def shortest_completions(network, machine, slices, steps, rows) -> np.ndarray:
+def shortest_completions(network, machine, slices, steps, rows, check: Callable[[int], None]) -> np.ndarray:
     """int32[states]: fewest tokens to an accepting state, 0 in one, UNREACHABLE where the vocabulary cannot spell an end.
 
     Breadth first from the accepting states over reversed token transitions. A state's successors are found by one walk over the
-    vocabulary, slices that the state reads whole counted by length only. Arguments as for `guided.index.kernels.fill_row`.
+    vocabulary, slices that the state reads whole counted by length only. Arguments as for `token_graph`.
     """
-    begin, successors = token_graph(network, machine, slices, steps, rows)
+    begin, successors = token_graph(network, machine, slices, steps, rows, check)
     return _breadth_first(begin, successors, machine.flags[: len(begin) - 1, ACCEPTING].copy())
 
 
-def token_graph(network, machine, slices, steps, rows) -> tuple[np.ndarray, np.ndarray]:
-    """(int64[states + 1] begin, int32[] successors): one token leads from s to successors[begin[s]:begin[s + 1]]."""
+def token_graph(network, machine, slices, steps, rows, check: Callable[[int], None]) -> tuple[np.ndarray, np.ndarray]:
+    """(int64[states + 1] begin, int32[] successors): one token leads from s to successors[begin[s]:begin[s + 1]].
+
+    Arguments as for `guided.index.kernels.fill_row`; `check` is called with the bytes in use now and then, and may raise.
+    """
     states = int(machine.counts[CONFIGS])
     begin = np.zeros(states + 1, np.int64)
     successors = np.empty(4 * states, np.int32)
     scratch = np.full(states, -1, np.int32)
     done = 0
-    while True:
-        done = _successors(network, machine, slices, steps, rows, begin, successors, scratch, done)
-        if done == states:
-            break
-        successors = np.concatenate([successors, np.empty_like(successors)])
+    while done < states:
+        check(successors.nbytes)
+        limit = min(done + _CHUNK, states)
+        done = _successors(network, machine, slices, steps, rows, begin, successors, scratch, done, limit)
+        if done < limit:
+            successors = np.concatenate([successors, np.empty_like(successors)])
     return begin, successors
 
 
 @njit(cache=True)
-def _successors(network, machine, slices, steps, rows, begin, successors, scratch, state):
-    """Appends the distinct successors of state, state + 1, ... while there is room; the first state not done."""
+def _successors(network, machine, slices, steps, rows, begin, successors, scratch, state, limit):
+    """Appends the distinct successors of state, ..., limit - 1 while there is room; the first state not done."""
     states = scratch.size
-    while state < states and begin[state] + states <= successors.size:
+    while state < limit and begin[state] + states <= successors.size:
         count = begin[state]
         for slice_ in range(NUM_SLICED):
             found = _slice_successors(network, machine, slices, steps, rows, slice_, state, successors, scratch, count)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from guided.automaton.kernels import ACCEPTING, DEAD
+from guided.automaton.kernels import ACCEPTING, DEAD, enter_all
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import special_token_bytes
 from guided.index import kernels
@@ -179,13 +179,16 @@ class TokenIndex:
         """Fewest tokens from a state to an accepting one, the stop token not counted; closes the index first."""
         if self._min_tokens is None or not self.is_closed:
             self.close()
-            self._min_tokens = shortest_completions(*self._arrays())
+            self._min_tokens = shortest_completions(*self._arrays(), self._check_graph)
         return int(self._min_tokens[state])
 
     def max_tokens(self) -> int | None:
         """Most tokens from the start to an end, the stop token not counted; None = unbounded. Closes the index first."""
         self.close()
-        return longest_completion(*token_graph(*self._arrays()), self.start)
+        return longest_completion(*token_graph(*self._arrays(), self._check_graph), self.start)
+
+    def _check_graph(self, graph_bytes: int) -> None:
+        self._dfa.budget.check("the token graph", memory_bytes=self.memory_bytes + graph_bytes)
 
     def accepts(self, text: str | bytes) -> bool:
         """Does the whole text satisfy the constraint? Byte level, no tokenizer involved."""
@@ -261,7 +264,7 @@ def _new_rows(words: int, rows: int = 64, dense: int = 8) -> kernels.Rows:
 def _more_rows(rows: kernels.Rows) -> kernels.Rows:
     used = int(rows.counts[ROW_COUNT])
     table = np.full(2 * rows.table.size, -1, np.int32)
-    kernels.rebuild_row_table(rows.row_hash, used, table)
+    enter_all(rows.row_hash, used, table)
     return rows._replace(place=_resized(rows.place, used), row_hash=_resized(rows.row_hash, used), table=table)
 
 
