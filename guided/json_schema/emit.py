@@ -145,9 +145,18 @@ class Emitter:
     def _follow(self, source: int, writer: _Writer, brackets: bytes, inner: Style, steps: list[Step]) -> None:
         """One more member, and then what is left to do after it."""
         for step in steps:
-            written = self.network.state()
-            self.network.call(source, writer.member(step, inner), written)
-            self.network.call(written, self._rest(writer, brackets, inner, step.following), self.end)
+            self.network.call(
+                source, writer.member(step, inner), self._written(writer, brackets, inner, step.following)
+            )
+
+    def _written(self, writer: _Writer, brackets: bytes, inner: Style, following: ArrayState | ObjectState) -> int:
+        """The state after a member. It is the same from wherever the member was reached, so that a half-read name of a
+        property has one configuration, however many others were passed over before it."""
+        known = writer.written.get((inner, following))
+        if known is None:
+            known = writer.written[(inner, following)] = self.network.state()
+            self.network.call(known, self._rest(writer, brackets, inner, following), self.end)
+        return known
 
     def _rest(self, writer: _Writer, brackets: bytes, inner: Style, state: ArrayState | ObjectState) -> int:
         """A rule that reads what is left after a member: a comma and more, or the closing bracket."""
@@ -204,6 +213,7 @@ class _Writer(ABC):
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
         self.rests: dict[tuple, int] = {}
+        self.written: dict[tuple, int] = {}
         self._live: dict[ArrayState | ObjectState, bool] = {}
 
     def live_steps(self, state) -> list[Step]:
