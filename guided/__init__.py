@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from guided.compiler import compile, warm_up
     from guided.constraint import Constraint
     from guided.errors import ConstraintError, InvalidConstraint, LimitExceeded, Unsatisfiable, UnsupportedKeyword
+    from guided.estimate import TokenEstimate, estimate_tokens
     from guided.index.token_index import TokenIndex
+    from guided.json_schema.lint import LintWarning, lint
     from guided.limits import Limits
     from guided.vocabulary import Vocabulary
 
@@ -23,11 +25,15 @@ __all__ = [
     "InvalidConstraint",
     "LimitExceeded",
     "Limits",
+    "LintWarning",
+    "TokenEstimate",
     "TokenIndex",
     "Unsatisfiable",
     "UnsupportedKeyword",
     "Vocabulary",
     "compile",
+    "estimate_tokens",
+    "lint",
     "warm_up",
 ]
 
@@ -37,11 +43,15 @@ _HOMES = {
     "InvalidConstraint": "guided.errors",
     "LimitExceeded": "guided.errors",
     "Limits": "guided.limits",
+    "LintWarning": "guided.json_schema.lint",
+    "TokenEstimate": "guided.estimate",
     "TokenIndex": "guided.index.token_index",
     "Unsatisfiable": "guided.errors",
     "UnsupportedKeyword": "guided.errors",
     "Vocabulary": "guided.vocabulary",
     "compile": "guided.compiler",
+    "estimate_tokens": "guided.estimate",
+    "lint": "guided.json_schema.lint",
     "warm_up": "guided.compiler",
 }
 

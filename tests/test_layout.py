@@ -29,6 +29,7 @@ ARROWS: dict[str, set[str]] = {
     "explain": AUTOMATA,
     "plot": AUTOMATA | {"explain"},
     "compiler": INDEXING | {"regex", "choice", "json_schema", "grammar", "index", "cache"},
+    "estimate": INDEXING | {"json_schema", "index", "compiler"},
     "masking": INDEXING | {"index"},
     "vllm_adapters": INDEXING | {"index", "cache", "compiler", "masking"},
 }

@@ -31,7 +31,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         summary = (add.__doc__ or "").rstrip(".")
         command = commands.add_parser(name, help=summary[0].lower() + summary[1:], description=add.__doc__)
         add(command)
-        _add_constraint(command)
+        if name == "lint":
+            _add_schema_options(command.add_argument_group("options of the constraint"))
+        else:
+            _add_constraint(command)
         _add_limits(command)
         command.add_argument("--json", action="store_true", help="one JSON object on stdout")
     return parser.parse_args(arguments)
@@ -54,10 +57,17 @@ def _check(command: argparse.ArgumentParser) -> None:
 
 
 def _explain(command: argparse.ArgumentParser) -> None:
-    """Show states, fewest and most tokens, sizes, time by stage and sample outputs of a constraint."""
+    """Show states, fewest and most tokens, sizes, time by stage, sample outputs and the normal form of a constraint."""
     _add_tokenizer(command)
     command.add_argument("--samples", type=_count, default=4, metavar="N", help="random outputs (default %(default)s)")
     command.add_argument("--seed", type=int, default=0, help="of the random outputs (default %(default)s)")
+
+
+def _lint(command: argparse.ArgumentParser) -> None:
+    """Say what a model is likely to do badly with a JSON Schema, and how many tokens its answers take."""
+    command.add_argument("schema", metavar="FILE", help='a JSON Schema; "-" reads stdin')
+    command.add_argument("--strict", action="store_true", help="exit code 1 if there are warnings")
+    _add_tokenizer(command)
 
 
 def _plot(command: argparse.ArgumentParser) -> None:
@@ -73,7 +83,7 @@ def _plot(command: argparse.ArgumentParser) -> None:
     command.add_argument("--title", help="the heading (default: the constraint itself)")
 
 
-_COMMANDS = {"compile": _compile, "check": _check, "explain": _explain, "plot": _plot}
+_COMMANDS = {"compile": _compile, "check": _check, "explain": _explain, "lint": _lint, "plot": _plot}
 
 
 # --- what they share --------------------------------------------------------------------------------------------------
@@ -89,6 +99,10 @@ def _add_constraint(command: argparse.ArgumentParser) -> None:
     group.add_argument("--grammar", metavar="FILE", help='a Lark or GBNF grammar; "-" reads stdin')
     options = command.add_argument_group("options of the constraint")
     options.add_argument("--syntax", choices=GRAMMAR_SYNTAX, help="of the grammar (default: what it looks like)")
+    _add_schema_options(options)
+
+
+def _add_schema_options(options: argparse._ArgumentGroup) -> None:
     options.add_argument("--whitespace", choices=WHITESPACE, help="between the tokens of a JSON document")
     options.add_argument("--whitespace-pattern", metavar="REGEX", help="the same, as a regex")
     options.add_argument("--additional-properties", choices=ADDITIONAL_PROPERTIES)
@@ -136,6 +150,15 @@ def limits_of(args: argparse.Namespace) -> Limits:
     )
 
 
+def schema_constraint(args: argparse.Namespace, text: str) -> Constraint:
+    """A JSON Schema with the options that were given. Raises ConstraintError where it is refused."""
+    return Constraint.json_schema(text, **_schema_options(args))
+
+
+def _schema_options(args: argparse.Namespace) -> dict[str, str]:
+    return {name: value for name in _SCHEMA_OPTIONS if (value := getattr(args, name)) is not None}
+
+
 def constraint_of(args: argparse.Namespace) -> Constraint:
     """The constraint that was given.
 
@@ -144,14 +167,14 @@ def constraint_of(args: argparse.Namespace) -> Constraint:
         UsageError: an option that does not go with it, or a file that cannot be read.
     """
     is_schema = args.schema is not None or args.json_schema is not None
-    given = {name: value for name in _SCHEMA_OPTIONS if (value := getattr(args, name)) is not None}
+    given = _schema_options(args)
     if given and not is_schema:
         raise UsageError(f"--{next(iter(given)).replace('_', '-')} goes with a JSON Schema only")
     if args.syntax and args.grammar is None:
         raise UsageError("--syntax goes with --grammar only")
     if is_schema:
         text = args.json_schema if args.json_schema is not None else read_text(args.schema)
-        return Constraint.json_schema(text, **given)
+        return schema_constraint(args, text)
     if args.regex is not None:
         return Constraint.regex(args.regex)
     if args.grammar is not None:

@@ -1,9 +1,10 @@
-"""`guided explain`: a constraint in; states, tokens, sizes, times and sample outputs of its index out."""
+"""`guided explain`: a constraint in; states, tokens, sizes, times, sample outputs and a schema's normal form out."""
 
 from __future__ import annotations
 
 import argparse
 import random
+from itertools import islice
 from typing import Any
 
 from guided.cli.report import size, times, write_json, write_table
@@ -14,8 +15,11 @@ from guided.explain.escapes import EscapeFreeView
 from guided.explain.labels import set_label, text_label
 from guided.explain.samples import random_text, shortest_text
 from guided.index.token_index import TokenIndex
+from guided.json_schema.describe import describe
+from guided.json_schema.prepare import prepare
 
 _MAX_SAMPLE = 300  # characters shown of one
+_MAX_LINES = 60  # of a normal form
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
         "bytes": index.memory_bytes,
         **(_token_counts(stages, index) if index.is_closed else {}),
     }
+    if stages.constraint.kind == "json":
+        facts["normal_form"] = _normal_form(stages)
     stages.budget.restart()  # what comes now is not part of the compilation
     view = EscapeFreeView(stages.dfa) if stages.constraint.kind == "json" else CharacterView(stages.dfa)
     facts |= {"first": _first(view), "shortest": _shortest(view), "samples": _samples(view, args.samples, args.seed)}
@@ -42,6 +48,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         _show(facts)
     return 0
+
+
+def _normal_form(stages: Stages) -> list[str]:
+    """The first lines of what the schema comes down to."""
+    stages.budget.restart()
+    lines = list(
+        islice(describe(prepare(stages.constraint.value, stages.constraint.options, stages.budget)), _MAX_LINES + 1)
+    )
+    return lines if len(lines) <= _MAX_LINES else [*lines[:_MAX_LINES], "…"]
 
 
 def _token_counts(stages: Stages, index: TokenIndex) -> dict[str, int | None]:
@@ -83,6 +98,7 @@ def _show(facts: dict[str, Any]) -> None:
     closed = facts["closed"]
     most = "unbounded" if facts.get("max_tokens") is None else f"{facts['max_tokens']:,}"
     unknown = "not known: the index is not closed"
+    normal_form = {"normal form": "\n".join(facts["normal_form"])} if "normal_form" in facts else {}
     write_table(
         {
             "kind": facts["kind"],
@@ -94,6 +110,7 @@ def _show(facts: dict[str, Any]) -> None:
             "fewest tokens": f"{facts['min_tokens']:,}" if closed else unknown,
             "most tokens": most if closed else unknown,
             "begins with": facts["first"] or "nothing: only the empty text",
+            **normal_form,
             "shortest": _shown(facts["shortest"]) if facts["shortest"] is not None else "not found",
             "samples": "\n".join(map(_shown, facts["samples"])) or "none found",
             "time": times(facts["seconds"]),

@@ -69,21 +69,13 @@ class Stages:
         Raises:
             UsageError: there is none, or it cannot be served.
         """
-        origin = self.args.tokenizer or embedded_model()
-        if origin is None:
-            raise UsageError(
-                f"no tokenizer: give --tokenizer FOLDER, or run scripts/prepare_model.py to have {EMBEDDED_MODEL}"
-            )
         with self.timed("vocabulary"):
-            try:
-                return Vocabulary.from_pretrained(origin, padded_size=self.args.vocabulary_size)
-            except (VocabularyError, OSError) as error:
-                raise UsageError(f"the tokenizer {origin} cannot be used: {error}") from error
+            return load_vocabulary(self.args)
 
     def index(self, vocabulary: Vocabulary) -> TokenIndex:
         """The index with the row of its start state."""
         with self.timed("kernels"):
-            _load_kernels()  # else their loading would count as part of the stages
+            load_kernels()  # else their loading would count as part of the stages
         dfa = self.automaton(vocabulary)
         with self.timed("vocabulary slices"):
             slices_of(vocabulary)
@@ -100,7 +92,20 @@ class Stages:
         return None
 
 
-def _load_kernels() -> None:
+def load_vocabulary(args: argparse.Namespace) -> Vocabulary:
+    """As `Stages.vocabulary`."""
+    origin = args.tokenizer or embedded_model()
+    if origin is None:
+        raise UsageError(
+            f"no tokenizer: give --tokenizer FOLDER, or run scripts/prepare_model.py to have {EMBEDDED_MODEL}"
+        )
+    try:
+        return Vocabulary.from_pretrained(origin, padded_size=args.vocabulary_size)
+    except (VocabularyError, OSError) as error:
+        raise UsageError(f"the tokenizer {origin} cannot be used: {error}") from error
+
+
+def load_kernels() -> None:
     """Loads the compiled kernels; where they have to be compiled first, says why it takes so long."""
     notice = threading.Timer(
         _PATIENCE_SECONDS,

@@ -1,8 +1,9 @@
 """JSON Schema: from a parsed schema and the options of the request to a network over bytes; knows no vocabulary.
 
-    references -> keywords -> formulas -> reading -> normal_form -> layout, progress -> emit
+    references -> keywords -> formulas -> reading -> normal_form -> prepare -> layout, progress -> emit
+                                                                            -> lint, describe, typical
 
-The stages are lazy: only `keywords.check` walks the whole schema, once.
+The stages are lazy: only `keywords.reachable` walks the whole schema, once.
 """
 
 from __future__ import annotations
@@ -37,21 +38,10 @@ def build_network(schema: Any, options: dict, budget: Budget) -> Network:
 
 def _build_network(schema: Any, options: dict, budget: Budget) -> Network:
     from guided.json_schema.emit import Emitter
-    from guided.json_schema.formulas import Formulas
-    from guided.json_schema.keywords import check
-    from guided.json_schema.normal_form import NormalForm
-    from guided.json_schema.references import Document
-    from guided.json_schema.unique import refuse_containers
+    from guided.json_schema.prepare import prepare
 
-    declared_only = options.get("additional_properties", "declared") == "declared"
-    document = Document(schema, by_the_letter=not declared_only)
-    unique = check(document, budget)
-    formulas = Formulas()
-    normal_form = NormalForm(formulas, budget, declared_only)
-    for node in unique:
-        for shape in normal_form.expand(formulas.schema(node), "array"):
-            refuse_containers(shape, normal_form, f"{node.pointer}/uniqueItems")
-    return Emitter(normal_form, options).root(formulas.goal([formulas.schema(document.root)]))
+    prepared = prepare(schema, options, budget)
+    return Emitter(prepared.normal_form, options).root(prepared.root)
 
 
 def warm() -> None:

@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 from guided.automaton.encoding import JsonStringEncoder
 from guided.automaton.network import Network
-from guided.errors import LimitExceeded, Unsatisfiable
+from guided.errors import LimitExceeded
 from guided.json_schema.arrays import ArrayShape
 from guided.json_schema.completion import plainly_ends
-from guided.json_schema.contradiction import find_contradiction
 from guided.json_schema.emit_unique import UniqueItems
 from guided.json_schema.formulas import Goal
 from guided.json_schema.keywords import TYPES
@@ -53,14 +52,7 @@ class Emitter:
         self._members: dict[tuple[int, int, Style], int] = {}
 
     def root(self, goal: Goal) -> Network:
-        """The network whose root reads a value that satisfies the goal.
-
-        Raises:
-            Unsatisfiable: there is none.
-        """
-        if not self.normal_form.satisfiable(goal):
-            message, pointer = find_contradiction(goal, self.normal_form)
-            raise Unsatisfiable(message, pointer=pointer)
+        """The network whose root reads a value of a satisfiable goal."""
         self.network.root = self.value_rule(goal, self.whitespace.root)
         return self.network
 

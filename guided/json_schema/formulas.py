@@ -81,6 +81,8 @@ class Formulas:
         return known
 
     def schema(self, node: Node) -> Formula:
+        """What satisfies a subschema. A mere reference is the schema that it leads to, so that all places share it."""
+        node = node.meant()
         if node.schema is True or node.schema == {}:
             return self.true
         return self.false if node.schema is False else self._intern("schema", (node,))

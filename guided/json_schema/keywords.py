@@ -1,12 +1,12 @@
 """Which keywords there are and what values they may have; knows no instance.
 
-In goes a document, out come refusals: `check` walks everything that the root can reach, once, and refuses values of the wrong
-type, references that lead nowhere and keywords that cannot be enforced, each with its pointer.
+In goes a document, out come its schemas or a refusal: `reachable` walks everything that the root depends on, once, and refuses
+values of the wrong type, references that lead nowhere and keywords that cannot be enforced, each with its pointer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from guided.errors import ConstraintError, InvalidConstraint, UnsupportedKeyword
@@ -15,32 +15,6 @@ from guided.limits import Budget
 from guided.regex.parse import parse
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
-
-ANNOTATIONS = frozenset(
-    [
-        "$schema",
-        "$id",
-        "id",
-        "$anchor",
-        "$dynamicAnchor",
-        "$recursiveAnchor",
-        "$vocabulary",
-        "$comment",
-        "$defs",
-        "definitions",
-        "title",
-        "description",
-        "default",
-        "examples",
-        "example",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "contentEncoding",
-        "contentMediaType",
-        "contentSchema",
-    ]
-)
 
 
 def _is_number(value: Any) -> bool:
@@ -146,14 +120,13 @@ EXPECTED: dict[str, Check] = {
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-def check(document: Document, budget: Budget) -> list[Node]:
-    """Walks all schemas that the root reaches, through references too; those with `uniqueItems` are returned.
+def reachable(document: Document, budget: Budget) -> Iterator[Node]:
+    """The schema objects that the meaning of the root depends on, through references too: each once, and checked before the next.
 
     Raises:
         InvalidConstraint: a keyword has a value that it cannot have, or a reference leads nowhere.
         UnsupportedKeyword: something that is understood but cannot be enforced.
     """
-    unique: list[Node] = []
     seen = {document.root}
     worklist = [document.root]
     while worklist:
@@ -162,13 +135,11 @@ def check(document: Document, budget: Budget) -> list[Node]:
             continue
         if len(seen) & 255 == 0:
             budget.check("reading the schema")
-        if node.schema.get("uniqueItems"):
-            unique.append(node)
         for target in _check_node(node, budget):
             if target not in seen:
                 seen.add(target)
                 worklist.append(target)
-    return unique
+        yield node
 
 
 def _check_node(node: Node, budget: Budget) -> list[Node]:

@@ -362,6 +362,11 @@ class NormalForm:
         return tuple(shapes)
 
 
+def is_anything(goal: Goal, normal_form: NormalForm) -> bool:
+    """Does the goal allow every value?"""
+    return all(ANY[kind] in normal_form.alternatives(goal, kind) for kind in TYPES)
+
+
 def _merge_values(shapes: list[Shape]) -> list[Shape]:
     """The same union with plain sets of words, numbers or literals put into one."""
     words: set[str] = set()

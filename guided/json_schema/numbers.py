@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
 from math import ceil, gcd, lcm
 
 _SCAN = 10_000  # multiples that are looked at before a set of them is called empty
@@ -109,6 +110,17 @@ class NumberShape:
             if not self._in_interval(value) and position > 0:
                 return
             yield value
+
+    def some_member(self) -> Fraction:
+        """One number of the set, near zero where that is possible."""
+        if self.values is not None:
+            return min(self.values, key=abs)
+        if self.step is not None:
+            return next(value for value in self._multiples() if self._fits(value))
+        low = self.low if self.low is not None else (self.high or Fraction(0)) - 1
+        high = self.high if self.high is not None else low + 1
+        inside = (low + (high - low) / parts for parts in count(1))  # ends: what is left out is nowhere dense
+        return next(value for value in inside if value in self)
 
     def finite_values(self, most: int) -> frozenset[Fraction] | None:
         """All members, where these are given or are the multiples in a bounded interval and at most `most`; else None."""

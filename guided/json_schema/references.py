@@ -20,6 +20,33 @@ _IDENTIFYING = frozenset(
     ["$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynamicRef", "$recursiveRef"]
 )
 
+# Keywords that say nothing about instances.
+ANNOTATIONS = frozenset(
+    [
+        "$schema",
+        "$id",
+        "id",
+        "$anchor",
+        "$dynamicAnchor",
+        "$recursiveAnchor",
+        "$vocabulary",
+        "$comment",
+        "$defs",
+        "definitions",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "example",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "contentEncoding",
+        "contentMediaType",
+        "contentSchema",
+    ]
+)
+
 # How the value of a keyword holds subschemas.
 ONE, MANY, NAMED = "one", "many", "named"
 SUBSCHEMAS = {
@@ -106,6 +133,16 @@ class Node:
         if known is None:
             known = self._children[(keyword,)] = self._document.resolve(self, keyword)
         return known
+
+    def meant(self) -> Node:
+        """This node, or where its `$ref` leads if nothing else is said here; a circle of references leads to itself."""
+        node, seen = self, {self}
+        while isinstance(node.schema, dict) and "$ref" in node.schema and node.schema.keys() - ANNOTATIONS == {"$ref"}:
+            node = node.reference("$ref")
+            if node in seen:
+                return self
+            seen.add(node)
+        return node
 
     def subschemas(self) -> Iterator[tuple[str | int, ...]]:
         """The paths of the direct subschemas, definitions included."""

@@ -296,3 +296,40 @@ def test_a_line_of_choices_ends_at_a_line_feed_only(guided):
     for text, code in (("one\u2028still one", 0), ("\x0ctwo", 0), ("one", 1), ("two", 1), ("", 1)):
         assert guided("check", "--choices", "-", text, stdin=lines)[0] == code
     assert guided("check", "--choices", "-", "", stdin="")[0] == 1  # no choice at all is refused
+
+
+# --- lint -------------------------------------------------------------------------------------------------------------
+
+
+def test_lint(guided):
+    code, out, _ = guided("lint", "-", stdin=SCHEMA)
+    assert code == 0
+    assert out.splitlines()[0] == "/properties/age: no-unknown"
+    assert "1 warning\n" in out
+    assert guided("lint", "-", "--strict", stdin=SCHEMA)[0] == 1
+    assert guided("lint", "-", "--strict", stdin='{"type": "null"}')[:2] == (
+        0,
+        "no warnings\ntokens: not counted, no --tokenizer was given\n",
+    )
+
+
+def test_lint_for_machines(guided, model_folder):
+    code, out, _ = guided("lint", "-", "--json", "--tokenizer", str(model_folder), stdin=SCHEMA)
+    found = json.loads(out)
+    assert (code, [(one["code"], one["pointer"]) for one in found["warnings"]]) == (
+        0,
+        [("no-unknown", "/properties/age")],
+    )
+    tokens = found["tokens"]
+    assert tokens["is_exact"] and tokens["fewest"] <= tokens["typical"] < tokens["max_tokens"] <= tokens["most"] + 1
+
+
+def test_a_schema_that_is_refused_has_no_lint(guided):
+    code, out, _ = guided("lint", "-", "--json", stdin='{"type": "intger"}')
+    assert (code, json.loads(out)["error"]["pointer"]) == (1, "/type")
+
+
+def test_explain_shows_the_normal_form(guided, model_folder):
+    schema = '{"allOf": [{"type": ["integer", "null"]}, {"minimum": 3}]}'
+    code, out, _ = guided("explain", "--json-schema", schema, "--tokenizer", str(model_folder), "--json")
+    assert (code, json.loads(out)["normal_form"]) == (0, ["#0 = null | integer >= 3"])

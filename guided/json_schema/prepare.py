@@ -1,0 +1,53 @@
+"""From a parsed schema to its checked normal form: what `emit`, `lint`, `describe` and `typical` begin with; knows no bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from guided.errors import Unsatisfiable
+from guided.json_schema.contradiction import find_contradiction
+from guided.json_schema.formulas import Formulas, Goal
+from guided.json_schema.keywords import reachable
+from guided.json_schema.normal_form import NormalForm
+from guided.json_schema.references import Document, Node
+from guided.json_schema.unique import refuse_containers
+from guided.limits import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A schema that has been read.
+
+    Attributes:
+        nodes: the schema objects that its meaning depends on.
+        root: the goal of the whole document; it has a value.
+    """
+
+    nodes: tuple[Node, ...]
+    normal_form: NormalForm
+    root: Goal
+
+
+def prepare(schema: Any, options: Mapping[str, str], budget: Budget) -> Prepared:
+    """Reads and checks a schema.
+
+    Raises:
+        InvalidConstraint, UnsupportedKeyword, LimitExceeded: as `build_network`.
+        Unsatisfiable: no value satisfies it.
+    """
+    declared_only = options.get("additional_properties", "declared") == "declared"
+    document = Document(schema, by_the_letter=not declared_only)
+    nodes = tuple(reachable(document, budget))
+    formulas = Formulas()
+    normal_form = NormalForm(formulas, budget, declared_only)
+    for node in nodes:
+        if node.schema.get("uniqueItems"):
+            for shape in normal_form.expand(formulas.schema(node), "array"):
+                refuse_containers(shape, normal_form, f"{node.pointer}/uniqueItems")
+    root = formulas.goal([formulas.schema(document.root)])
+    if not normal_form.satisfiable(root):
+        message, pointer = find_contradiction(root, normal_form)
+        raise Unsatisfiable(message, pointer=pointer)
+    return Prepared(nodes, normal_form, root)
