@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -24,6 +25,17 @@ def milliseconds(conditions: Mapping[str, Condition], repeats: int, at_most_seco
             condition()
             times[name].append(1e3 * (time.perf_counter() - begin))
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def ends_within(seconds: float, condition: Condition) -> bool:
+    """Does it end in time? Tried in a forked process, which is killed if not, because native code cannot be interrupted."""
+    process = multiprocessing.get_context("fork").Process(target=condition)
+    process.start()
+    process.join(seconds)
+    ended = not process.is_alive()
+    process.kill()
+    process.join()
+    return ended
 
 
 def percentile(values: list[float], share: float) -> float:

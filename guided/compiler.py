@@ -6,6 +6,7 @@ from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import Network
 from guided.constraint import Constraint
 from guided.errors import InvalidConstraint, Unsatisfiable
+from guided.index.dead_ends import spells_every_byte
 from guided.index.slices import slices_of, unwritable_bytes
 from guided.index.token_index import TokenIndex
 from guided.limits import Budget, Limits
@@ -23,7 +24,10 @@ def compile(constraint: Constraint, vocabulary: Vocabulary, limits: Limits | Non
     budget = Budget(limits or Limits())
     network = build_network(constraint, budget)
     leave_out_unwritable(network, vocabulary)
-    return begin_index(LazyDfa(network, budget), vocabulary)
+    index = begin_index(LazyDfa(network, budget), vocabulary)
+    if network.is_complete and not spells_every_byte(vocabulary) and not index.drop_dead_ends():
+        raise Unsatisfiable(_UNWRITABLE)
+    return index
 
 
 def leave_out_unwritable(network: Network, vocabulary: Vocabulary) -> None:
@@ -93,6 +97,7 @@ def warm_up(vocabulary: Vocabulary | None = None) -> None:
     if vocabulary is not None:
         slices_of(vocabulary)
         unwritable_bytes(vocabulary)
+        spells_every_byte(vocabulary)
         _use_every_front_end()
 
 
@@ -112,9 +117,11 @@ def _run_every_kernel() -> None:
     network.root = network.rule()
     start, end = network.state(), network.state(final=True)
     network.literal(start, b"a", end)
+    network.literal(start, b"\xc3\xaa", end)  # its second byte is no token: there are dead ends to drop
     network.define(network.root, start)
     index = TokenIndex(LazyDfa(network, Budget(Limits(seconds=600))), vocabulary)
     index.mask(index.start)  # before the index is closed: one row alone has a kernel of its own
     index.min_tokens(index.start)
     index.max_tokens()
     index.advance(index.start, 0)
+    index.drop_dead_ends()

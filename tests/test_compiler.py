@@ -32,6 +32,23 @@ def test_bytes_that_no_token_puts_together_are_refused():
     assert guided.compile(guided.Constraint.regex("ã?"), whole_characters).is_accepting(0)
 
 
+def test_tokens_that_lead_where_no_token_goes_on_are_left_out():
+    vocabulary = guided.Vocabulary.from_tokens([b"a", b"b", b"bc", b"cd", b"d", b"abc"])
+    index = guided.compile(guided.Constraint.regex("(a|b)cd?|a"), vocabulary)
+    finished, unfinished = set(), [(index.start, b"")]
+    while unfinished:
+        state, text = unfinished.pop()
+        if index.is_accepting(state):
+            finished.add(text)
+        following = [(token, index.advance(state, token)) for token in range(vocabulary.size)]
+        following = [(token, target) for token, target in following if target is not None]
+        assert following or index.is_accepting(state), text
+        unfinished += [(target, text + vocabulary.bytes_of(token)) for token, target in following]
+    assert finished == {b"a", b"bc", b"bcd", b"acd"}
+    with pytest.raises(guided.Unsatisfiable, match="vocabulary"):
+        guided.compile(guided.Constraint.regex("[ab]{2}c"), guided.Vocabulary.from_tokens([b"ab", b"ba", b"cd"]))
+
+
 def test_a_set_of_characters_keeps_those_that_can_be_written():
     index = guided.compile(guided.Constraint.regex("[w-z]+"), ASCII_WITHOUT_X)
     assert index.accepts("wyz")

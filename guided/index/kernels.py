@@ -299,7 +299,7 @@ def fill_row(network, machine, slices, steps, rows, state):
     status = _walk(network, machine, slices, NUM_SLICED, state, row)
     if status != DONE:
         return status
-    found = _intern_row(rows, row)
+    found = intern_row(rows, row)
     if found < 0:
         return FULL
     rows.row_of[state] = found
@@ -367,7 +367,7 @@ def _same_row(rows, known, row, tokens, count):
 
 
 @njit(cache=True)
-def _intern_row(rows, row):
+def intern_row(rows, row):
     """The id of a row that was written behind the last dense one, kept there only if it is new and long; -1: no room."""
     tokens = np.empty(LONGEST_LIST, np.int32)
     count = _list_tokens(row, tokens)

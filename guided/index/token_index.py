@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from guided.automaton.kernels import ACCEPTING, DEAD, enter_all
+from guided.automaton.kernels import ACCEPTING, DEAD, Machine, NetworkArrays, enter_all
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import special_token_bytes
 from guided.index import kernels
+from guided.index.dead_ends import drop_moves
 from guided.index.kernels import (
     DENSE_COUNT,
     DENSE_ROWS,
@@ -27,7 +28,7 @@ from guided.index.kernels import (
     WANTED,
 )
 from guided.index.longest import longest_completion
-from guided.index.shortest import shortest_completions, token_graph
+from guided.index.shortest import UNREACHABLE, shortest_completions, token_graph
 from guided.index.slices import NUM_SLICED, Slices, slices_of
 from guided.limits import Budget
 from guided.vocabulary import Vocabulary
@@ -175,12 +176,31 @@ class TokenIndex:
         """What the index may cost from now on."""
         self._dfa.budget = budget
 
+    def drop_dead_ends(self) -> bool:
+        """Takes out every token that leads to where the vocabulary cannot spell an end; closes the index first.
+
+        Returns:
+            False if there is no end in reach from the start.
+
+        Raises:
+            LimitExceeded: a limit was reached.
+        """
+        self.close()
+        dead = self._distances() == UNREACHABLE
+        if dead.any():
+            self._run(lambda: drop_moves(self._dfa.machine, self._slices, self._rows, dead))
+            self._moves.clear()
+        return not dead[self.start]
+
     def min_tokens(self, state: StateId) -> int:
         """Fewest tokens from a state to an accepting one, the stop token not counted; closes the index first."""
+        return int(self._distances()[state])
+
+    def _distances(self) -> np.ndarray:
         if self._min_tokens is None or not self.is_closed:
             self.close()
             self._min_tokens = shortest_completions(*self._arrays(), self._check_graph)
-        return int(self._min_tokens[state])
+        return self._min_tokens
 
     def max_tokens(self) -> int | None:
         """Most tokens from the start to an end, the stop token not counted; None = unbounded. Closes the index first."""
@@ -211,7 +231,7 @@ class TokenIndex:
 
     # --- kernels ------------------------------------------------------------------------------------------------------
 
-    def _arrays(self) -> tuple:
+    def _arrays(self) -> tuple[NetworkArrays, Machine, Slices, kernels.CharSteps, kernels.Rows]:
         """What every kernel needs, as it is now."""
         if self._steps_classes != self._dfa.num_classes:
             self._steps = self._char_steps()
