@@ -14,13 +14,15 @@ SERVER   := $(VENV)/.installed-$(HARDWARE)
 DEV      := $(VENV)/.installed-dev
 PROJECT  := $(VENV)/.installed-project
 
-.PHONY: help install serve test test-v2 lint format bench bench-engine clean
+.PHONY: help install serve test test-v2 test-deploy chart lint format bench bench-engine clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make serve    set up, then serve on port $(PORT)  (MODEL=<hub name or folder>, PORT=, ARGS=<vLLM flags>)"
 	@echo "make test     set up, then run every test         (TESTS=<paths or pytest options>)"
 	@echo "make test-v2  constraints under vLLM's V2 model runner, on the CPU: minutes"
+	@echo "make test-deploy  image, chart, Terraform, alerts: checked by the real tools, which it fetches"
+	@echo "make chart    write the chart's schema and README anew, after a change of its values or of the settings"
 	@echo "make lint     ruff, format check, mypy"
 	@echo "make bench    benchmarks"
 	@echo "make bench-engine  what the masks cost the engine"
@@ -63,6 +65,13 @@ test-v2: install
 	@$(BIN)/python scripts/prepare_model.py >/dev/null
 	@$(BIN)/python scripts/fetch_triton.py
 	GUIDED_TEST_V2_RUNNER=1 $(BIN)/python -m pytest tests/v2_runner
+
+test-deploy: install
+	@$(BIN)/python scripts/fetch_deploy_tools.py
+	GUIDED_TEST_DEPLOY=1 $(BIN)/python -m pytest tests/deploy
+
+chart: install
+	$(BIN)/python scripts/chart_docs.py
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -23,6 +23,11 @@ def main() -> None:
     print("guided-server: [  0.0 s] loading vLLM", file=sys.stderr, flush=True)
     args = parse_arguments(sys.argv[1:])
 
+    if args.headless:
+        from server.headless import run_ranks
+
+        return run_ranks(args)
+
     import uvloop
 
     from server.lifecycle import Progress, serve

@@ -1,0 +1,123 @@
+{{- define "guided.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 48 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "guided.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 48 | trimSuffix "-" -}}
+{{- else if contains (include "guided.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 48 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "guided.name" .) | trunc 48 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "guided.selector" -}}
+app.kubernetes.io/name: {{ include "guided.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "guided.labels" -}}
+{{ include "guided.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "guided.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default (printf "%s-%s" .Chart.AppVersion (ternary "gpu" "cpu" .Values.gpu.enabled)) }}
+{{- end -}}
+{{- end -}}
+
+{{- define "guided.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "guided.fullname" .) -}}
+{{- else -}}
+{{- .Values.serviceAccount.name | default "default" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "guided.servedName" -}}
+{{- .Values.model.servedName | default .Values.model.name -}}
+{{- end -}}
+
+{{/* What clients connect to: the router where there is one, else the pods. */}}
+{{- define "guided.frontComponent" -}}
+{{- ternary "router" "server" .Values.router.enabled -}}
+{{- end -}}
+
+{{/* Kind and apiVersion of what is scaled. */}}
+{{- define "guided.scaleTarget" -}}
+{{- if .Values.multiNode.enabled -}}
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+{{- else -}}
+apiVersion: apps/v1
+kind: Deployment
+{{- end }}
+name: {{ include "guided.fullname" . }}
+{{- end -}}
+
+{{- define "guided.containerSecurity" -}}
+allowPrivilegeEscalation: false
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- define "guided.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: {{ .Values.runAsUser }}
+runAsGroup: {{ .Values.runAsUser }}
+fsGroup: {{ .Values.runAsUser }}
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{/* Combinations that a schema cannot express: refused with the reason, never half applied. */}}
+{{- define "guided.check" -}}
+{{- $v := .Values -}}
+{{- $gpus := mul $v.parallelism.tensor $v.parallelism.pipeline $v.parallelism.data -}}
+{{- $nodes := ternary $v.multiNode.size 1 $v.multiNode.enabled -}}
+{{- if and $v.gpu.enabled (ne (int $gpus) (int (mul $v.gpu.count $nodes))) -}}
+{{- fail (printf "parallelism asks for %d GPUs (tensor x pipeline x data), but gpu.count x nodes is %d" (int $gpus) (int (mul $v.gpu.count $nodes))) -}}
+{{- end -}}
+{{- if and $v.multiNode.enabled (not $v.gpu.enabled) -}}
+{{- fail "multiNode needs gpu.enabled" -}}
+{{- end -}}
+{{- if and $v.multiNode.enabled (gt (int $v.parallelism.data) 1) -}}
+{{- fail "multiNode spreads tensor and pipeline parallelism over nodes; for data parallelism use more replicas" -}}
+{{- end -}}
+{{- $d := $v.drain -}}
+{{- if gt (int (add $d.preStopSeconds $d.shutdownTimeoutSeconds 10)) (int $d.terminationGracePeriodSeconds) -}}
+{{- fail (printf "drain: preStopSeconds %d + shutdownTimeoutSeconds %d + 10 s to exit do not fit terminationGracePeriodSeconds %d" (int $d.preStopSeconds) (int $d.shutdownTimeoutSeconds) (int $d.terminationGracePeriodSeconds)) -}}
+{{- end -}}
+{{- $a := $v.autoscaling -}}
+{{- if and (ne $a.mode "none") (gt (int $a.minReplicas) (int $a.maxReplicas)) -}}
+{{- fail "autoscaling.minReplicas is above maxReplicas" -}}
+{{- end -}}
+{{- if and (eq (int $a.minReplicas) 0) (eq $a.mode "hpa") -}}
+{{- fail "an HPA does not scale to zero; use autoscaling.mode keda" -}}
+{{- end -}}
+{{- if and (eq (int $a.minReplicas) 0) (eq $a.mode "keda") (not $v.router.enabled) -}}
+{{- fail "scaling to zero needs router.enabled: at zero pods only the router can count the requests that call for one" -}}
+{{- end -}}
+{{- if and $v.router.enabled (gt (int (ternary $v.replicas $a.maxReplicas (eq $a.mode "none"))) (int $v.router.maxServers)) -}}
+{{- fail "router.maxServers is below the number of pods" -}}
+{{- end -}}
+{{- if and (eq $v.weights.source "s3") (not (hasPrefix "s3://" $v.weights.s3.uri)) -}}
+{{- fail "weights.source s3 needs weights.s3.uri (s3://bucket/prefix)" -}}
+{{- end -}}
+{{- if and (eq $v.weights.source "s3") (ne $v.model.name "/weights/model") -}}
+{{- fail "weights.source s3 copies the model to /weights/model: set model.name to that, and model.servedName to what clients say" -}}
+{{- end -}}
+{{- range $name := list "model" "host" "port" "served-model-name" "revision" "tensor-parallel-size" "pipeline-parallel-size" "data-parallel-size" "shutdown-timeout" "disable-access-log-for-endpoints" "nnodes" "node-rank" "master-addr" "headless" "api-key" -}}
+{{- if hasKey $v.engine.args $name -}}
+{{- fail (printf "engine.args.%s is set by the chart from another value; see README.md" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,118 @@
+"""What the chart hands to programs, given to those programs: flags to vLLM's parser, settings to the gateway, the test to Python."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from server.settings import Settings
+from tests.deploy.tools import CHART, ROOT, VALUE_FILES, find, render, server_containers
+
+READS = """
+import json, sys
+from server.settings import parse_arguments, set_environment
+set_environment()
+for arguments in json.load(sys.stdin):
+    args = parse_arguments(arguments)
+    kept = ("model", "served_model_name", "tensor_parallel_size", "nnodes", "node_rank", "master_addr", "headless", "host",
+            "shutdown_timeout", "max_model_len", "override_generation_config", "enable_prefix_caching")
+    print(json.dumps({k: getattr(args, k, None) for k in kept}))
+"""
+NOT_IN_SETTINGS = {"GUIDED_CACHE_DIR"}  # read by the library, which knows no settings
+
+
+def command_lines():
+    """One per server container of every value file, with the variables that LeaderWorkerSet sets."""
+    return {
+        f"{values.stem}/{i}": [
+            word.replace("$(LWS_WORKER_INDEX)", "1").replace("$(LWS_LEADER_ADDRESS)", "leader.example")
+            for word in container["args"]
+        ]
+        for values in VALUE_FILES
+        for i, container in enumerate(server_containers(render(values)))
+    }
+
+
+def test_vllm_understands_every_flag():
+    lines = command_lines()
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", READS],
+        input=json.dumps(list(lines.values())),
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    parsed = dict(zip(lines, map(json.loads, done.stdout.splitlines()), strict=True))
+    assert parsed["single-gpu/0"]["max_model_len"] == 16384
+    assert parsed["single-gpu/0"]["enable_prefix_caching"] is True
+    assert parsed["single-gpu/0"]["served_model_name"] == ["qwen2.5-7b"]
+    assert parsed["single-gpu/0"]["shutdown_timeout"] == 80
+    assert parsed["production/0"]["override_generation_config"] == {"temperature": 0.2}
+    assert parsed["tensor-parallel/0"]["tensor_parallel_size"] == 4
+    leader, worker = parsed["multi-node/0"], parsed["multi-node/1"]
+    assert (leader["nnodes"], leader["node_rank"], leader["headless"]) == (2, 0, False)
+    assert (worker["nnodes"], worker["node_rank"], worker["headless"]) == (2, 1, True)
+    assert worker["master_addr"] == "leader.example"
+
+
+def test_the_server_knows_every_variable():
+    known = {f"GUIDED_{name.upper()}" for name in Settings.model_fields} | NOT_IN_SETTINGS
+    for values in VALUE_FILES:
+        for container in server_containers(render(values)):
+            ours = {e["name"] for e in container["env"] if e["name"].startswith("GUIDED_")}
+            assert ours <= known, values
+
+
+def test_the_chart_knows_every_setting():
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    assert set(schema["properties"]["settings"]["properties"]) == set(Settings.model_fields), "run make chart"
+
+
+def test_schema_and_readme_are_up_to_date():
+    done = subprocess.run(
+        [sys.executable, "scripts/chart_docs.py", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_probed_paths_are_routes_of_the_server():
+    from fastapi import FastAPI
+    from vllm.entrypoints.serve.instrumentator.health import router
+
+    app = FastAPI()
+    app.include_router(router)
+    routes = {route.path for route in router.routes}
+    for container in server_containers(render(VALUE_FILES[0])):
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert container[probe]["httpGet"]["path"] in routes
+
+
+def test_the_script_of_the_test_pod_survives_its_way_through_yaml():
+    script = find(render(CHART / "ci" / "single-gpu.yaml"), "Pod")["spec"]["containers"][0]["args"][0]
+    assert ast.dump(ast.parse(script)) == ast.dump(
+        ast.parse((CHART / "files" / "guided_request.py").read_text(encoding="utf-8"))
+    )
+
+
+@pytest.mark.parametrize("answer", ["NEUTRAL", "Neutral, I think."])
+def test_the_test_pod_fails_when_the_constraint_was_not_applied(answer, httpserver_answering):
+    url, asked = httpserver_answering(answer)
+    environment = os.environ | {
+        "BASE_URL": url,
+        "MODEL": "m",
+        "CHOICES": '["POSITIVE", "NEUTRAL", "NEGATIVE"]',
+        "API_KEY": "k",
+    }
+    done = subprocess.run(
+        [sys.executable, str(CHART / "files" / "guided_request.py")], env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode == 0) is (answer == "NEUTRAL"), done.stderr
+    assert asked[0]["guided_choice"] == ["POSITIVE", "NEUTRAL", "NEGATIVE"]

@@ -1,0 +1,72 @@
+"""Every value file of helm/ci, rendered, against Helm's own checks and the schemas of Kubernetes and of the custom resources."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.deploy.tools import (
+    CHART,
+    VALUE_FILES,
+    check,
+    custom_resource_violations,
+    is_custom,
+    kubernetes_violations,
+    pod_templates,
+    render,
+)
+
+
+def labelled(values):
+    return [(f"{values.name}:{m['kind']}/{m['metadata']['name']}", m) for m in render(values)]
+
+
+def all_objects():
+    return [pair for values in VALUE_FILES for pair in labelled(values)]
+
+
+def test_there_are_ten_value_files():
+    assert len(VALUE_FILES) >= 10
+
+
+@pytest.mark.parametrize("values", VALUE_FILES, ids=lambda p: p.stem)
+def test_lint(values):
+    check("helm", "lint", "--strict", CHART, "--values", values)
+
+
+def test_kubernetes_knows_every_field():
+    objects = [(name, m) for name, m in all_objects() if not is_custom(m)]
+    assert len(objects) > 80
+    assert kubernetes_violations(objects) == []
+
+
+def test_a_misspelt_field_is_found():
+    bad = next(m for m in render(VALUE_FILES[0]) if m["kind"] == "Deployment")
+    bad["spec"]["template"]["spec"]["enableServiceLink"] = False
+    found = kubernetes_violations([("bad", bad)])
+    assert len(found) == 3
+    assert all("enableServiceLink" in line for line in found)
+
+
+def test_custom_resources_are_as_their_projects_define_them():
+    objects = [(n, m) for n, m in all_objects() if is_custom(m) and m["kind"] != "LeaderWorkerSet"]
+    assert {m["kind"] for _, m in objects} == {"ScaledObject", "ServiceMonitor", "PrometheusRule"}
+    assert custom_resource_violations(objects) == []
+
+
+def test_a_misspelt_field_of_a_custom_resource_is_found():
+    bad = next(m for _, m in all_objects() if m["kind"] == "ScaledObject")
+    bad["spec"]["polingInterval"] = bad["spec"].pop("pollingInterval")
+    (found,) = custom_resource_violations([("bad", bad)])
+    assert "polingInterval" in found
+
+
+def test_the_pods_of_a_leader_worker_set_are_pods():
+    """LeaderWorkerSet's own schema is in no registry that the tools come from; its pod templates are Kubernetes' own."""
+    templates = pod_templates(render(CHART / "ci" / "multi-node.yaml"))
+    groups = [(name, template) for name, template in templates.items() if name.startswith("LeaderWorkerSet")]
+    assert len(groups) == 2
+    objects = [
+        (name, {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}, "template": template})
+        for name, template in groups
+    ]
+    assert kubernetes_violations(objects) == []

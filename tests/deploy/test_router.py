@@ -1,0 +1,158 @@
+"""The router of the chart: its Lua on bodies whole and cut off, its configuration in a real HAProxy in front of real servers."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.deploy.backends import Backend, serving
+from tests.deploy.tools import CHART, find, render, tool
+from tests.live_server import free_port
+
+PODS = 4
+
+
+def router_files(*sets: str) -> dict[str, str]:
+    return find(render(CHART / "ci" / "keda-zero.yaml", *sets), "ConfigMap")["data"]
+
+
+@pytest.fixture
+def backends() -> Iterator[list[Backend]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(serving(Backend(f"pod {i}"))) for i in range(PODS)]
+
+
+class Router:
+    """A HAProxy with the chart's configuration; addresses and files are this machine's, all else is as rendered.
+
+    `hash-key` came with HAProxy 3.0, `server-template` needs a name server: both are replaced by fixed servers.
+    """
+
+    def __init__(self, folder: Path, backends: list[Backend], *sets: str) -> None:
+        files = router_files(*sets)
+        self.port, self.status_port = free_port(), free_port()
+        (folder / "affinity.lua").write_text(files["affinity.lua"])
+        servers = "\n".join(f"    server pod{i} 127.0.0.1:{b.server_port}" for i, b in enumerate(backends))
+        config, templates = re.subn(r"    server-template pod .*", servers, files["haproxy.cfg"])
+        assert templates == 1
+        config = config.replace("/etc/haproxy/", f"{folder}/")
+        config = config.replace(":8080", f"127.0.0.1:{self.port}").replace(":8404", f"127.0.0.1:{self.status_port}")
+        (folder / "haproxy.cfg").write_text(config)
+        self.process = subprocess.Popen([tool("haproxy"), "-db", "-f", str(folder / "haproxy.cfg")], stdout=subprocess.DEVNULL)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10)
+
+    def __enter__(self) -> Router:
+        for _ in range(200):
+            try:
+                httpx.get(f"http://127.0.0.1:{self.status_port}/alive").raise_for_status()
+                return self
+            except httpx.TransportError:
+                time.sleep(0.02)
+        raise AssertionError("HAProxy did not start")
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+        self.process.terminate()
+        self.process.wait(10)
+
+    def pod(self, **body: object) -> str:
+        """Who answered."""
+        answer = self.client.post("/v1/chat/completions", json=body)
+        answer.raise_for_status()
+        return answer.json()["choices"][0]["message"]["content"]
+
+    def metrics(self) -> str:
+        return httpx.get(f"http://127.0.0.1:{self.status_port}/metrics").text
+
+
+def chat(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+SCHEMAS = [{"type": "object", "properties": {f"field{i}": {"type": "string", "pattern": '^[}"{]+$'}}} for i in range(40)]
+
+
+def test_equal_constraints_meet_and_different_ones_spread(tmp_path, backends):
+    with Router(tmp_path, backends, "router.affinity=constraint") as router:
+        home = {i: router.pod(model="m", messages=chat("a"), guided_json=s) for i, s in enumerate(SCHEMAS)}
+        for i, schema in enumerate(SCHEMAS):
+            assert router.pod(model="m", messages=chat(f"another prompt {i}"), guided_json=schema, stream=False) == home[i]
+        assert len(set(home.values())) == PODS
+
+
+def test_equal_prompt_starts_meet(tmp_path, backends):
+    start = "You are a patient clerk. " * 60
+    with Router(tmp_path, backends, "router.affinity=prefix") as router:
+        assert len({router.pod(messages=chat(f"{start}{i}"), guided_regex=f"a{i}") for i in range(20)}) == 1
+        assert len({router.pod(messages=chat(f"{i} {start}")) for i in range(40)}) > 1
+
+
+def test_plain_requests_spread(tmp_path, backends):
+    with Router(tmp_path, backends, "router.affinity=constraint") as router:
+        assert len({router.pod(messages=chat("the same")) for _ in range(60)}) == PODS
+
+
+def test_a_pod_that_is_gone_moves_only_its_own_constraints(tmp_path, backends):
+    with Router(tmp_path, backends, "router.affinity=constraint") as router:
+        before = [router.pod(guided_json=s) for s in SCHEMAS]
+    with Router(tmp_path, backends[:-1], "router.affinity=constraint") as router:
+        after = [router.pod(guided_json=s) for s in SCHEMAS]
+    moved = [b for b, a in zip(before, after, strict=True) if b != a]
+    assert moved
+    assert set(moved) == {f"pod {PODS - 1}"}
+
+
+def test_a_body_larger_than_the_buffer_gets_through_whole(tmp_path, backends):
+    with Router(tmp_path, backends[:1], "router.bufferBytes=16384") as router:
+        router.pod(messages=chat("x" * 200_000), guided_regex="a+")
+    assert len(backends[0].asked[0]["messages"][0]["content"]) == 200_000
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"guided_json": {"a', b'{"a":"\\', b"\xff\xfe", b'{"a" 1}', b"null"])
+def test_a_body_that_is_no_request_is_for_the_server_to_refuse(tmp_path, backends, body):
+    with Router(tmp_path, backends[:1]) as router:
+        try:
+            router.client.post("/v1/chat/completions", content=body)
+        except httpx.RemoteProtocolError:
+            pass  # the stand-in parses its body and hangs up on what is no JSON
+        assert router.pod(messages=chat("still there")) == "pod 0"
+
+
+def test_without_a_pod_the_client_is_told_to_come_back_and_is_counted(tmp_path):
+    with Router(tmp_path, []) as router:
+        answer = router.client.post("/v1/chat/completions", json={"messages": chat("hello")})
+        assert answer.status_code == 503
+        assert answer.headers["Retry-After"] == "60"
+        assert answer.json()["error"]["code"] == "not_ready"
+        counted = re.search(r'^haproxy_frontend_http_requests_total\{proxy="openai"\} (\d+)$', router.metrics(), re.M)
+        assert counted
+        assert int(counted[1]) == 1
+
+
+@pytest.mark.parametrize("affinity", ["constraint", "prefix", "both", "none"])
+def test_every_affinity_is_a_valid_configuration(tmp_path, backends, affinity):
+    with Router(tmp_path, backends, f"router.affinity={affinity}") as router:
+        assert router.pod(messages=chat("x"), guided_choice=["a"]).startswith("pod")
+
+
+def test_the_key_ignores_everything_that_is_no_constraint(tmp_path, backends):
+    schema = json.dumps(SCHEMAS[0])
+    bodies = [
+        f'{{"guided_json": {schema}, "model": "m"}}',
+        f'{{"model": "x, y", "stop": ["]", "}}"], "guided_json": {schema}}}',
+        f'{{"metadata": {{"guided_json": 7}}, "temperature": 0.5 , "guided_json": {schema}  }}',
+        f'{{"a": "\\"guided_json\\": 1", "guided_regex": null, "guided_json": {schema}}}',
+    ]
+    with Router(tmp_path, backends, "router.affinity=constraint") as router:
+        answers = [router.client.post("/v1/completions", content=body).json() for body in bodies]
+        assert len({a["choices"][0]["message"]["content"] for a in answers}) == 1
+        homes = {router.pod(guided_json=s) for s in SCHEMAS}
+        assert len(homes) == PODS
