@@ -34,7 +34,7 @@ class Comment:
 
 def comments(source: str) -> Iterator[tuple[ValuePath, Comment]]:
     """Every key of the file with the comment above it."""
-    above, path = Comment(), []
+    above, path = Comment(), list[str]()
     for line in source.splitlines():
         stripped = line.strip()
         if stripped.startswith("# -- "):

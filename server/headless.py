@@ -20,4 +20,5 @@ def run_ranks(args: Namespace) -> None:
     engine_args = AsyncEngineArgs.from_cli_args(args)
     config = engine_args.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER, headless=True)
     args.logits_processors = [*(args.logits_processors or []), processor_name(config)]
+    args.api_server_count = 0  # as `vllm serve --headless` says it
     run_headless(args)

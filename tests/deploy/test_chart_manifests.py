@@ -162,7 +162,10 @@ def test_from_zero_the_router_calls_for_a_pod():
     assert scaler["minReplicaCount"] == 0
     queries = [t["metadata"]["query"] for t in scaler["triggers"]]
     assert len(queries) == 3
-    assert 'haproxy_frontend_http_requests_total{namespace="ai",service="test-guided-server-router",proxy="openai"}' in queries[2]
+    assert (
+        'haproxy_frontend_http_requests_total{namespace="ai",service="test-guided-server-router",proxy="openai"}'
+        in queries[2]
+    )
     assert all('service="test-guided-server-pods"' in q for q in queries[:2])
     assert all(q.endswith("or vector(0)") for q in queries)  # no series is no request, not an error
 
@@ -278,7 +281,11 @@ def test_behind_a_router_nobody_else_reaches_the_pods():
     manifests = case("production")
     server = find(manifests, "NetworkPolicy", "guided-server")["spec"]
     assert server["ingress"][0]["from"] == [
-        {"podSelector": {"matchLabels": find(manifests, "Deployment", "guided-router")["spec"]["selector"]["matchLabels"]}}
+        {
+            "podSelector": {
+                "matchLabels": find(manifests, "Deployment", "guided-router")["spec"]["selector"]["matchLabels"]
+            }
+        }
     ]
     router = find(manifests, "NetworkPolicy", "guided-router")["spec"]
     assert {"namespaceSelector": {"matchLabels": {"team": "ai"}}} in router["ingress"][0]["from"]

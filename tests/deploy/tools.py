@@ -87,7 +87,10 @@ def pod_templates(manifests: Iterable[Manifest]) -> dict[str, Manifest]:
             templates[label] = thing["spec"]["template"]
         elif thing["kind"] == "LeaderWorkerSet":
             parts = thing["spec"]["leaderWorkerTemplate"]
-            templates[f"{label}/leader"], templates[f"{label}/worker"] = parts["leaderTemplate"], parts["workerTemplate"]
+            templates[f"{label}/leader"], templates[f"{label}/worker"] = (
+                parts["leaderTemplate"],
+                parts["workerTemplate"],
+            )
         elif thing["kind"] == "Pod":
             templates[label] = {"metadata": thing["metadata"], "spec": thing["spec"]}
     return templates
