@@ -22,12 +22,18 @@ def compile(constraint: Constraint, vocabulary: Vocabulary, limits: Limits | Non
         ConstraintError: the constraint is refused; see `guided.errors`.
     """
     budget = Budget(limits or Limits())
-    network = build_network(constraint, budget)
+    return begin_index(LazyDfa(writable_network(constraint, vocabulary, budget), budget), vocabulary)
+
+
+def writable_network(constraint: Constraint, vocabulary: Vocabulary, budget: Budget | None = None) -> Network:
+    """The recogniser of a constraint, less what the vocabulary cannot write. The same constraint gives the same network.
+
+    Raises:
+        ConstraintError: the constraint is refused.
+    """
+    network = build_network(constraint, budget or Budget())
     leave_out_unwritable(network, vocabulary)
-    index = begin_index(LazyDfa(network, budget), vocabulary)
-    if network.is_complete and not spells_every_byte(vocabulary) and not index.drop_dead_ends():
-        raise Unsatisfiable(_UNWRITABLE)
-    return index
+    return network
 
 
 def leave_out_unwritable(network: Network, vocabulary: Vocabulary) -> None:
@@ -51,6 +57,8 @@ def begin_index(dfa: LazyDfa, vocabulary: Vocabulary) -> TokenIndex:
     """
     index = TokenIndex(dfa, vocabulary)
     if not index.mask(index.start).any() and not index.is_accepting(index.start):
+        raise Unsatisfiable(_UNWRITABLE)
+    if dfa.source.is_complete and not spells_every_byte(vocabulary) and not index.drop_dead_ends():
         raise Unsatisfiable(_UNWRITABLE)
     return index
 

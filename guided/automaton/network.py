@@ -74,6 +74,7 @@ class Network:
         self.byte_sets: list[ByteSet] = []
         self._byte_set_ids: dict[ByteSet, int] = {}
         self._builders: dict[int, Callable[[], int]] = {}
+        self.late_rules: list[int] = []  # built by their function, in this order
         self.root = -1  # the rule that the whole output matches
 
     # --- states and edges -------------------------------------------------------------------------------------------
@@ -177,6 +178,7 @@ class Network:
     def build(self, rule: int) -> int:
         """The start state of a rule, built now if it has not been."""
         if self.rule_start[rule] == -1:
+            self.late_rules.append(rule)
             start = self._builders.pop(rule)()
             if self.rule_start[rule] == -1:  # the builder may have defined it itself
                 self.rule_start[rule] = start

@@ -8,6 +8,7 @@ from pathlib import Path
 from guided.cli.arguments import UsageError
 from guided.cli.report import size, times, write_json, write_table
 from guided.cli.stages import Stages
+from guided.constraint import Constraint
 from guided.index import file as index_file
 from guided.index.token_index import TokenIndex
 
@@ -21,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     written = args.output is not None and index.is_closed
     if written:
         with stages.timed("file"):
-            _save(index, args.output, stages.constraint.digest)
+            _save(index, args.output, stages.constraint)
     facts = {
         "digest": stages.constraint.digest,
         "vocabulary_digest": vocabulary.digest,
@@ -43,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     return 1 if args.output is not None and not written else 0
 
 
-def _save(index: TokenIndex, path: Path, digest: str) -> None:
+def _save(index: TokenIndex, path: Path, constraint: Constraint) -> None:
     try:
-        index_file.save(index, path, digest)
+        index_file.save(index, path, constraint)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 

@@ -1,8 +1,9 @@
-"""A closed index as one file, and back: versioned, checksummed, memory-mapped; arrays only, nothing in it is executed.
+"""An index and its constraint as one file, and back: versioned, checksummed, memory-mapped; arrays only, nothing in it is executed.
 
 Layout: 8 bytes magic, 32 bytes BLAKE2b of all that follows, 8 bytes header length (little endian), the header (JSON: format,
-vocabulary and constraint digest, name, dtype, shape and offset of each array), padding, the arrays, each aligned to 64 bytes.
-Pages are mapped copy-on-write: processes of one host share them, and Numba sees ordinary arrays.
+vocabulary and constraint digest, closed or growing, name, dtype, shape and offset of each array), padding, the arrays, each aligned to
+64 bytes. One of them is the constraint's canonical text, so a digest is enough to have a constraint back. Pages are mapped
+copy-on-write: processes of one host share them, and Numba sees ordinary arrays.
 """
 
 from __future__ import annotations
@@ -13,34 +14,58 @@ import json
 import mmap
 import os
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from guided.constraint import FORMAT_VERSION
+from guided.automaton.network import Network
+from guided.constraint import FORMAT_VERSION, Constraint
+from guided.index import snapshot
 from guided.index.token_index import TokenIndex
+from guided.limits import Budget
 from guided.vocabulary import Vocabulary
 
+LAYOUT = 2  # of the file
 _MAGIC = b"GUIDEDIX"
 _PREAMBLE = 48  # bytes before the header
 _ALIGNMENT = 64
+_CONSTRAINT = "constraint"  # name of the array with the canonical text
+
+Rebuild = Callable[[Constraint], Network]
 
 
 class IndexFileError(ValueError):
-    """The file is not an index, is damaged, or belongs to another vocabulary or format version."""
+    """The file is not an index, is damaged, or belongs to another vocabulary, constraint or version."""
 
 
-def save(index: TokenIndex, path: str | os.PathLike[str], constraint_digest: str) -> None:
-    """Writes a closed index; readers see the old file or the whole new one (atomic rename).
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a file holds.
+
+    Attributes:
+        nbytes: of the file.
+    """
+
+    constraint: Constraint
+    index: TokenIndex
+    nbytes: int
+
+
+def save(index: TokenIndex, path: str | os.PathLike[str], constraint: Constraint) -> int:
+    """Writes an index, closed or growing; readers see the old file or the whole new one (atomic rename). The bytes written.
 
     Raises:
         OSError: the file cannot be written; nothing is left behind.
     """
-    assert index.is_closed, "only a closed index is complete as arrays"
-    data = to_bytes(index, constraint_digest)
-    folder = Path(path).parent
-    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".index-")
+    return write(to_bytes(index, constraint), path)
+
+
+def write(data: bytes | bytearray, path: str | os.PathLike[str]) -> int:
+    """Writes what `to_bytes` gave, as `save` does."""
+    descriptor, temporary = tempfile.mkstemp(dir=Path(path).parent, prefix=".index-")
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, 0o644)  # mkstemp's 0600 would hide the file from the other users of a shared folder
@@ -50,54 +75,84 @@ def save(index: TokenIndex, path: str | os.PathLike[str], constraint_digest: str
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
         raise
+    return len(data)
 
 
-def load(path: str | os.PathLike[str], vocabulary: Vocabulary, constraint_digest: str | None = None) -> TokenIndex:
+def load(
+    path: str | os.PathLike[str],
+    vocabulary: Vocabulary,
+    constraint_digest: str | None = None,
+    *,
+    rebuild: Rebuild | None = None,
+    budget: Budget | None = None,
+) -> Stored:
     """Maps an index file.
+
+    Args:
+        rebuild: the network of a constraint, for an index that still grows; without it such a file is refused.
+        budget: what such an index may cost from now on.
 
     Raises:
         OSError: the file cannot be read.
         IndexFileError: it is not an index for this vocabulary (and constraint), or it is damaged.
     """
+    return from_buffer(map_file(path), vocabulary, constraint_digest, rebuild=rebuild, budget=budget)
+
+
+def map_file(path: str | os.PathLike[str]) -> mmap.mmap | bytearray:
+    """The bytes of a file, shared with other processes until somebody writes to them; for `from_buffer`. Raises OSError."""
     with Path(path).open("rb") as file:
-        try:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        except ValueError as error:  # an empty file cannot be mapped
-            raise IndexFileError(f"{path} is empty") from error
-    return from_buffer(mapped, vocabulary, constraint_digest)
+        if os.fstat(file.fileno()).st_size == 0:
+            return bytearray()  # an empty file cannot be mapped
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
 
-def to_bytes(index: TokenIndex, constraint_digest: str) -> bytes:
-    """A closed index in the file's layout, for stores that are not files."""
-    arrays = index.to_arrays()
+def to_bytes(index: TokenIndex, constraint: Constraint) -> bytearray:
+    """An index in the file's layout, for stores that are not files."""
+    text = np.frombuffer(constraint.canonical_text.encode(), np.uint8)
+    arrays = {_CONSTRAINT: text, **snapshot.to_arrays(index)}
     table: list[dict[str, Any]] = []
     offset = 0
     for name, array in arrays.items():
         offset = _aligned(offset)
         table.append({"name": name, "dtype": array.dtype.str, "shape": array.shape, "offset": offset})
         offset += array.nbytes
-    payload = bytearray(offset)
-    for entry, array in zip(table, arrays.values(), strict=True):
-        payload[entry["offset"] : entry["offset"] + array.nbytes] = np.ascontiguousarray(array).tobytes()
     header = json.dumps(
         {
             "format": FORMAT_VERSION,
+            "layout": LAYOUT,
             "vocabulary": index.vocabulary.digest,
-            "constraint": constraint_digest,
+            "constraint": constraint.digest,
+            "closed": index.is_closed,
             "arrays": table,
         }
     ).encode()
-    padding = _payload_begin(len(header)) - _PREAMBLE - len(header)
-    content = len(header).to_bytes(8, "little") + header + bytes(padding) + payload
-    return _MAGIC + _checksum(content) + content
+    begin = _payload_begin(len(header))
+    data = bytearray(begin + offset)
+    data[:8] = _MAGIC
+    data[40:_PREAMBLE] = len(header).to_bytes(8, "little")
+    data[_PREAMBLE : _PREAMBLE + len(header)] = header
+    for entry, array in zip(table, arrays.values(), strict=True):
+        at = begin + entry["offset"]
+        data[at : at + array.nbytes] = array.tobytes()
+    data[8:40] = _checksum(memoryview(data)[40:])
+    return data
 
 
-def from_buffer(buffer: Any, vocabulary: Vocabulary, constraint_digest: str | None = None) -> TokenIndex:
-    """The index in a writable buffer, which it keeps using. Raises IndexFileError as `load` does."""
+def from_buffer(
+    buffer: Any,
+    vocabulary: Vocabulary,
+    constraint_digest: str | None = None,
+    *,
+    rebuild: Rebuild | None = None,
+    budget: Budget | None = None,
+) -> Stored:
+    """What a writable buffer holds, which the index keeps using. Arguments and errors as for `load`."""
     view = memoryview(buffer)
     header, begin = _read_header(view)
     for what, expected in (
         ("format", FORMAT_VERSION),
+        ("layout", LAYOUT),
         ("vocabulary", vocabulary.digest),
         ("constraint", constraint_digest),
     ):
@@ -109,7 +164,13 @@ def from_buffer(buffer: Any, vocabulary: Vocabulary, constraint_digest: str | No
         ).reshape(entry["shape"])
         for entry in header["arrays"]
     }
-    return TokenIndex.from_arrays(arrays, vocabulary)
+    constraint = Constraint.from_canonical(arrays.pop(_CONSTRAINT).tobytes().decode())
+    if header["closed"]:
+        return Stored(constraint, snapshot.closed(arrays, vocabulary), len(view))
+    if rebuild is None:
+        raise IndexFileError("the index still grows, and nobody is here to go on with it")
+    growing = snapshot.growing(arrays, vocabulary, lambda: rebuild(constraint), budget or Budget())
+    return Stored(constraint, growing, len(view))
 
 
 def _read_header(view: memoryview) -> tuple[dict[str, Any], int]:

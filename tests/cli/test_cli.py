@@ -170,7 +170,7 @@ def test_compile_writes_an_index_that_loads(guided, vocabulary, model_folder, tm
     assert (code, found["closed"], found["file"]) == (0, True, str(target))
     assert found["digest"] == Constraint.regex(pattern).digest
     assert {"network", "automaton", "first mask", "whole index"} <= found["seconds"].keys()
-    index = index_file.load(target, vocabulary, found["digest"])
+    index = index_file.load(target, vocabulary, found["digest"]).index
     assert index.is_closed and index.num_states == found["states"] and index.num_rows == found["rows"]
     assert index.accepts("CVE-2024-1234") and not index.accepts("CVE-2024-123")
 

@@ -1,0 +1,124 @@
+"""An automaton that still grows goes in, plain arrays come out, and back; knows no vocabulary and no file.
+
+The arrays are stored with their spare room, so that what is mapped back grows in place. What late rules would build is code, not data:
+the network is built again from its constraint when a rule is asked for that the arrays do not have, and the rules that had been built
+are replayed in their order. Front ends are deterministic, so the numbers come out as before; they are compared all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from guided.automaton import kernels
+from guided.automaton.kernels import CONFIGS, ITEMS, STACKS
+from guided.automaton.lazy_dfa import LazyDfa, _scratch
+from guided.automaton.network import Network
+from guided.limits import Budget
+
+Arrays = dict[str, np.ndarray]
+
+_STALE = "the constraint's network came out differently than when its index was stored"
+_WORK = 512  # items of the scratch space, as in a new automaton
+# Machine arrays that are kept, with the counter of their used rows (None: used as a whole) and what fills the rest.
+_KEPT: dict[str, int | None] = {
+    "counts": None,
+    "stacks": STACKS,
+    "stack_table": None,
+    "items": ITEMS,
+    "config_begin": None,
+    "config_hash": CONFIGS,
+    "config_table": None,
+    "flags": CONFIGS,
+    "delta": CONFIGS,
+    "class_of": None,
+}
+
+
+class StaleSnapshot(ValueError):
+    """The network that was built again is not the one that the arrays came from."""
+
+
+def to_arrays(dfa: LazyDfa) -> Arrays:
+    """All that has been found out so far."""
+    source, machine = dfa.source, dfa.machine
+    states, edges, rules, byte_sets = dfa._mirrored
+    used = {"states": states, "edges": edges, "rule_start": rules, "set_has_class": byte_sets}
+    arrays = {name: zeroed(getattr(dfa.network, name), count) for name, count in used.items()}
+    for name, counter in _KEPT.items():
+        array = getattr(machine, name)
+        arrays[name] = array if counter is None else zeroed(array, int(machine.counts[counter]))
+    for name in ("set_has_class", "delta"):  # columns of classes that there are not
+        arrays[name][:, dfa.num_classes :] = 0
+    arrays["mirrored"] = np.array(dfa._mirrored, np.int64)
+    arrays["class_bytes"] = np.frombuffer(b"".join(b.to_bytes(32, "little") for b in dfa._class_bytes), np.uint8)
+    arrays["late_rules"] = np.array(source.late_rules, np.int64)
+    return arrays
+
+
+def from_arrays(arrays: Arrays, rebuild: Callable[[], Network], budget: Budget) -> LazyDfa:
+    """The automaton as it was, on the same arrays.
+
+    Args:
+        rebuild: gives the network of the constraint anew, without any late rule built.
+    """
+    dfa = LazyDfa.__new__(LazyDfa)
+    dfa.budget = budget
+    dfa.network = kernels.NetworkArrays(**{name: arrays[name] for name in kernels.NetworkArrays._fields})
+    dfa._mirrored = tuple(arrays["mirrored"].tolist())
+    packed = arrays["class_bytes"].tobytes()
+    dfa._class_bytes = [int.from_bytes(packed[at : at + 32], "little") for at in range(0, len(packed), 32)]
+    dfa.machine = kernels.Machine(
+        **{name: arrays[name] for name in _KEPT},
+        unions=np.zeros((8192, 3), np.int32),
+        frames=np.empty((64, 4), np.int32),
+        patterns=np.zeros((257, 2), np.int64),
+        **_scratch(_WORK),
+    )
+    dfa.source = _StoredNetwork(dfa, rebuild, arrays["late_rules"].tolist())
+    return dfa
+
+
+class _StoredNetwork(Network):
+    """Stands in for the network until a late rule is asked for."""
+
+    def __init__(self, dfa: LazyDfa, rebuild: Callable[[], Network], late_rules: list[int]) -> None:
+        super().__init__()
+        self._dfa = dfa
+        self._rebuild = rebuild
+        self.late_rules = late_rules
+
+    def build(self, rule: int) -> int:
+        """Puts the real network into the automaton and builds the rule there. Raises StaleSnapshot."""
+        network = self._rebuild()
+        network.build(network.root)
+        try:
+            for late in self.late_rules:
+                network.build(late)
+        except (IndexError, KeyError) as error:  # there is no such rule, or it has no function
+            raise StaleSnapshot(_STALE) from error
+        self._compare(network)
+        self._dfa.source = network
+        return network.build(rule)
+
+    def _compare(self, network: Network) -> None:
+        states, edges, rules, byte_sets = self._dfa._mirrored
+        stored = self._dfa.network
+        same = (
+            network.size == (states, edges, rules, byte_sets)
+            and np.array_equal(stored.states[:states, kernels.FIRST_EDGE], network.first_edge)
+            and np.array_equal(stored.states[:states, kernels.FINAL], network.final)
+            and np.array_equal(stored.edges[:edges, kernels.TARGET], network.target)
+            and np.array_equal(stored.edges[:edges, kernels.LABEL], network.label)
+            and np.array_equal(stored.rule_start[:rules], network.rule_start)
+        )
+        if not same:
+            raise StaleSnapshot(_STALE)
+
+
+def zeroed(array: np.ndarray, used: int) -> np.ndarray:
+    """A copy with zeros where nothing has been written: spare room is whatever the memory held before."""
+    clean = np.zeros_like(array)
+    clean[:used] = array[:used]
+    return clean
