@@ -1,0 +1,170 @@
+"""Index files in Redis or Valkey, shared by replicas: bytes by digest. Any failure is a miss. Knows no index and executes nothing.
+
+A value is a signature, the length of the file, and the file compressed. What comes back is checked like any file (checksum, version,
+vocabulary) by who asked; the signature is keyed where a key is given, so that only replicas that know it can write what others read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import logging
+import secrets
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+logger = logging.getLogger(__name__)
+
+_SIGNATURE_BYTES, _LENGTH_BYTES = 32, 8
+_RETRY_SECONDS = (
+    5.0  # after a failure nobody asks for so long: a host that is down costs its timeout once, not every time
+)
+_POLL_SECONDS = 0.05
+_FAST = 1  # zlib level: rows of bits compress as well as they will
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteOptions:
+    """Where the server is and what it may cost.
+
+    Attributes:
+        url: redis://, rediss:// (TLS) or unix://, with user and password if need be.
+        ca_file: of the authority that signed the server's certificate; the system's where None.
+        key: shared by all replicas; values that were written without it are misses.
+        timeout_seconds: of connecting, and of each read and write.
+        ttl_seconds: values that nobody wrote again for so long are gone.
+        most_bytes: of a file, before compression; larger ones stay at home.
+    """
+
+    url: str
+    password: str | None = None
+    ca_file: str | None = None
+    key: str = ""
+    timeout_seconds: float = 0.05
+    ttl_seconds: int = 7 * 86_400
+    most_bytes: int = 64 << 20
+
+
+class Remote:
+    """The values of one generation of indexes; see `guided.cache.address`."""
+
+    def __init__(self, options: RemoteOptions, generation: str) -> None:
+        self._options = options
+        self._prefix = f"guided:{generation}:"
+        self._client: Redis | None = None
+        self._resumes = 0.0  # time.monotonic() before which nobody asks
+        self._warned = False
+
+    def get(self, digest: str) -> bytearray | None:
+        """The bytes of a file, or None."""
+        value = self._ask(lambda client: client.get(self._prefix + digest))
+        if not isinstance(value, bytes):
+            return None
+        try:
+            return self._opened(value)
+        except (ValueError, zlib.error) as error:
+            logger.warning("index %s from the remote cache is dropped: %s", digest, error)
+            return None
+
+    def put(self, digest: str, data: bytes | bytearray) -> bool:
+        """Writes the bytes of a file, if they are not too many; was that possible?"""
+        if len(data) > self._options.most_bytes:
+            return False
+        content = len(data).to_bytes(_LENGTH_BYTES, "little") + zlib.compress(data, _FAST)
+        value = self._signature(content) + content
+        ttl = self._options.ttl_seconds
+        return bool(self._ask(lambda client: client.set(self._prefix + digest, value, ex=ttl)))
+
+    def flush(self) -> int:
+        """Removes all values of this generation; how many there were."""
+
+        def remove(client: Redis) -> int:
+            count = 0
+            for name in client.scan_iter(match=f"{self._prefix}*", count=500):
+                count += client.unlink(name)
+            return count
+
+        return self._ask(remove) or 0
+
+    @contextlib.contextmanager
+    def alone(self, digest: str, patience_seconds: float) -> Iterator[bool]:
+        """While inside, other replicas wait for the value that is going to be written, and go on when it has come.
+
+        Yields whether the value may have come while we waited. A lock whose owner died goes away by itself.
+        """
+        name, token = f"{self._prefix}{digest}:lock", secrets.token_hex(8)
+        deadline = time.monotonic() + patience_seconds
+        milliseconds = max(1, int(1000 * patience_seconds))
+        waited, owner = False, None
+        while time.monotonic() < deadline:
+            owner = self._ask(lambda client: client.set(name, token, nx=True, px=milliseconds) or b"taken")
+            if owner != b"taken":
+                break
+            waited = True
+            time.sleep(_POLL_SECONDS)
+        try:
+            yield waited
+        finally:
+            if owner is True and self._ask(lambda client: client.get(name)) == token.encode():
+                self._ask(lambda client: client.delete(name))
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def _signature(self, content: bytes) -> bytes:
+        key = hashlib.sha256(self._options.key.encode()).digest()
+        return hashlib.blake2b(content, digest_size=_SIGNATURE_BYTES, key=key).digest()
+
+    def _opened(self, value: bytes) -> bytearray:
+        """The file in a value. Raises ValueError or zlib.error where it is not one that we would write."""
+        signature, content = value[:_SIGNATURE_BYTES], value[_SIGNATURE_BYTES:]
+        if not hmac.compare_digest(signature, self._signature(content)):
+            raise ValueError("its signature is wrong")
+        length = int.from_bytes(content[:_LENGTH_BYTES], "little")
+        if not 0 < length <= self._options.most_bytes:
+            raise ValueError(f"it claims to be {length} bytes")
+        data = bytearray(zlib.decompressobj().decompress(content[_LENGTH_BYTES:], length))
+        if len(data) != length:
+            raise ValueError("it is cut short")
+        return data
+
+    # --- the server ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, question):
+        """The server's answer, or None where there is none."""
+        if time.monotonic() < self._resumes:
+            return None
+        from redis.exceptions import RedisError
+
+        try:
+            if self._client is None:
+                self._client = self._connect()
+            return question(self._client)
+        except (RedisError, OSError, ValueError) as error:  # ValueError: an address that makes no sense
+            self._resumes = time.monotonic() + _RETRY_SECONDS
+            if not self._warned:
+                self._warned = True
+                logger.warning(
+                    "the remote index cache does not answer (%s); work goes on without it", type(error).__name__
+                )
+            return None
+
+    def _connect(self) -> Redis:
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        options = self._options
+        seconds = options.timeout_seconds
+        more = {"ssl_ca_certs": options.ca_file} if options.ca_file and options.url.startswith("rediss") else {}
+        if options.password is not None:
+            more["password"] = options.password
+        return redis.Redis.from_url(
+            options.url, socket_timeout=seconds, socket_connect_timeout=seconds, retry=Retry(NoBackoff(), 0), **more
+        )
