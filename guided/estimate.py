@@ -9,6 +9,7 @@ from math import ceil
 from guided.compiler import compile
 from guided.constraint import Constraint
 from guided.errors import LimitExceeded
+from guided.index.token_index import TokenIndex
 from guided.json_schema.prepare import Prepared, prepare
 from guided.json_schema.typical import typical_value
 from guided.limits import Budget, Limits
@@ -37,8 +38,13 @@ class TokenEstimate:
     max_tokens: int
 
 
-def estimate_tokens(constraint: Constraint, vocabulary: Vocabulary, limits: Limits | None = None) -> TokenEstimate:
+def estimate_tokens(
+    constraint: Constraint, vocabulary: Vocabulary, limits: Limits | None = None, index: TokenIndex | None = None
+) -> TokenEstimate:
     """Fewest, typical and most tokens of the answers to a JSON Schema.
+
+    Args:
+        index: of the schema, closed as far as it is going to be; by default one is compiled and closed.
 
     Raises:
         ConstraintError: the schema is refused.
@@ -47,16 +53,20 @@ def estimate_tokens(constraint: Constraint, vocabulary: Vocabulary, limits: Limi
     prepared = prepare(constraint.value, constraint.options, Budget(limits))
     indent = None if constraint.options.get("whitespace") == "compact" else 2
     typical = _tokens_of(prepared, vocabulary, indent, bare=False)
-    index = compile(constraint, vocabulary, limits)
     try:
-        index.close(Budget(limits))
+        if index is None:
+            index = compile(constraint, vocabulary, limits)
+            index.close(Budget(limits))
+        elif not index.is_closed:
+            raise LimitExceeded("the index is not closed", limit="states")
         fewest, most, is_exact = index.min_tokens(index.start), index.max_tokens(), True
     except LimitExceeded:  # a recursive schema, or one of very many states
         fewest, most, is_exact = _tokens_of(prepared, vocabulary, None, bare=True), None, False
-    return TokenEstimate(fewest, typical, most, is_exact, _suggestion(fewest, typical, most))
+    return TokenEstimate(fewest, typical, most, is_exact, suggested_tokens(fewest, typical, most))
 
 
-def _suggestion(fewest: int, typical: int, most: int | None) -> int:
+def suggested_tokens(fewest: int, typical: int, most: int | None) -> int:
+    """What to ask for, the stop token included."""
     wanted = ceil(MARGIN * max(fewest, typical)) + 1
     return wanted if most is None else min(wanted, most + 1)
 
@@ -65,10 +75,10 @@ def _tokens_of(prepared: Prepared, vocabulary: Vocabulary, indent: int | None, b
     """Tokens of a made-up answer, cut greedily: a little more or fewer than the tokenizer's own merges give."""
     separators = (",", ":") if bare else None
     text = json.dumps(typical_value(prepared, bare), indent=indent, separators=separators, ensure_ascii=False)
-    return _greedy_count(text.encode(), vocabulary)
+    return greedy_count(text.encode(), vocabulary)
 
 
-def _greedy_count(data: bytes, vocabulary: Vocabulary) -> int:
+def greedy_count(data: bytes, vocabulary: Vocabulary) -> int:
     """Tokens of a byte string if each is the longest that fits."""
     pieces = {piece for piece in vocabulary.token_bytes if piece}
     longest = max(map(len, pieces))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from guided.constraint import ADDITIONAL_PROPERTIES, GRAMMAR_SYNTAX, PROPERTY_ORDER, WHITESPACE, Constraint
-from guided.errors import InvalidConstraint
+from guided.constraint_files import choices_of
 from guided.limits import Limits
 
 _SCHEMA_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order")
@@ -179,20 +178,7 @@ def constraint_of(args: argparse.Namespace) -> Constraint:
         return Constraint.regex(args.regex)
     if args.grammar is not None:
         return Constraint.grammar(read_text(args.grammar), syntax=args.syntax)
-    return Constraint.choice(args.choice if args.choice is not None else _choices(read_text(args.choices)))
-
-
-def _choices(text: str) -> list[str]:
-    """A JSON list, or one choice a line."""
-    if not text.lstrip().startswith("["):
-        lines = (
-            text.removesuffix("\n").split("\n") if text else []
-        )  # str.splitlines would split at U+2028 and others too
-        return [line.removesuffix("\r") for line in lines]
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InvalidConstraint(f"the file of choices begins like a JSON list but is none: {error}") from error
+    return Constraint.choice(args.choice if args.choice is not None else choices_of(read_text(args.choices)))
 
 
 def read_text(name: str) -> str:

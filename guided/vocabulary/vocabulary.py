@@ -123,6 +123,15 @@ class Vocabulary:
         """Whether vLLM would swallow one space at the very start of the output after this prompt; see the class."""
         return self.strips_leading_space and not any(self.is_text(token_id) for token_id in prompt_token_ids)
 
+    def to_bytes(self) -> bytes:
+        """All of it, for another process; `from_buffer` reads it back."""
+        return vocabulary_file.to_bytes(*self._to_stored())
+
+    @classmethod
+    def from_buffer(cls, buffer: Any) -> Vocabulary:
+        """What `to_bytes` wrote, from a writable buffer that stays in use."""
+        return cls._from_stored(*vocabulary_file.parse(memoryview(buffer)))
+
     def _to_stored(self) -> tuple[dict[str, Any], vocabulary_file.Arrays]:
         meta = {
             "eos_ids": self.eos_ids,

@@ -47,8 +47,8 @@ def cache_path(folder: Path, fingerprint: str, padded_size: int | None) -> Path:
     return folder / f"{key[:40]}.vocabulary"
 
 
-def save(path: Path, meta: Mapping[str, Any], arrays: Arrays) -> None:
-    """Write the file whole or not at all. A folder that can't be written costs time, not correctness: it is only logged."""
+def to_bytes(meta: Mapping[str, Any], arrays: Arrays) -> bytes:
+    """The bytes of a file; `parse` reads them."""
     body = bytearray()
     places = []
     for name, array in arrays.items():
@@ -59,14 +59,19 @@ def save(path: Path, meta: Mapping[str, Any], arrays: Arrays) -> None:
     header = json.dumps({"version": FORMAT_VERSION, "meta": meta, "arrays": places}).encode()
     header += b" " * (-(HEADER_AT + len(header)) % ALIGNMENT)
     content = len(header).to_bytes(LENGTH_BYTES, "little") + header + body
+    return MAGIC + checksum(content) + content
+
+
+def save(path: Path, meta: Mapping[str, Any], arrays: Arrays) -> None:
+    """Write the file whole or not at all. A folder that can't be written costs time, not correctness: it is only logged."""
+    data = to_bytes(meta, arrays)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 os.fchmod(descriptor, 0o644)  # mkstemp's 0600 would hide it from the other users of a shared folder
-                file.write(MAGIC + checksum(content))
-                file.write(content)
+                file.write(data)
             Path(scratch).replace(path)
         except OSError:
             with contextlib.suppress(OSError):

@@ -1,0 +1,222 @@
+"""What a worker does: a job in, its outcome out. Knows the compiler and the cache, neither processes nor sockets.
+
+A job is a generator: it yields its outcome once, and what it does after that nobody waits for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+
+from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.snapshot import StaleSnapshot
+from guided.cache import Memory, Store
+from guided.compiler import begin_index, writable_network
+from guided.constraint import Constraint
+from guided.errors import ConstraintError, LimitExceeded
+from guided.index.token_index import TokenIndex
+from guided.limits import Budget, Limits
+from guided.vocabulary import Vocabulary
+from guided.workers.facts import facts_of
+from guided.workers.messages import Message, from_error
+
+COMPILED = "compiled"  # the "tier" of an index that no tier had
+
+_GROWING_BYTES = 256 << 20  # growing indexes that a worker keeps for the next answer that it checks
+_WORTH_WRITING = 1.1  # an index that grew by this factor is written back
+_PATIENCE = 0.5  # part of the wall time that a job waits for others who compile the same constraint
+
+
+class Jobs:
+    """The jobs of one vocabulary.
+
+    Every job has "kind", "seconds" and "cpu_seconds" (of CPU time: when it gives up, when it is killed) and "wall_seconds", after which
+    it is killed as well; most have "constraint", its canonical text.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, store: Store, limits: Limits) -> None:
+        self._vocabulary = vocabulary
+        self._store = store
+        self._limits = limits
+        self._growing: Memory[TokenIndex] = Memory(_GROWING_BYTES)
+        self._kinds: dict[str, Callable[..., Iterator[Message]]] = {
+            "compile": self._compile,
+            "close": self._close,
+            "fetch": self._fetch,
+            "check": self._check,
+            "describe": self._describe,
+            "flush": self._flush,
+        }
+
+    def run(self, job: Message) -> Iterator[Message]:
+        """One outcome: what the job found, or {"refused": error}."""
+        budget = Budget(replace(self._limits, seconds=job["seconds"]), clock=time.process_time)
+        try:
+            yield from self._kinds[job["kind"]](job, budget)
+        except ConstraintError as error:
+            yield {"refused": from_error(error)}
+        except MemoryError:
+            message = "the constraint is too complex: it needs more memory than a compilation may take"
+            yield {"refused": from_error(LimitExceeded(message, limit="memory_bytes"))}
+
+    def disk_use(self) -> dict[str, int | None]:
+        """Of the disk tier; evictions since the last call."""
+        disk = self._store.disk
+        evictions, disk.evictions = disk.evictions, 0
+        return {"used_bytes": disk.used_bytes, "evictions": evictions}
+
+    # --- compile ------------------------------------------------------------------------------------------------------
+
+    def _compile(self, job: Message, budget: Budget) -> Iterator[Message]:
+        """Finds or compiles an index, and closes it as far as "closing_seconds" (of CPU time) go."""
+        constraint = Constraint.from_canonical(job["constraint"])
+        stages = Stages()
+        found = self._store.find(constraint.digest, budget)
+        if found is not None:
+            yield _outcome(found.stored.index, found.tier, stages)
+            return
+        with self._store.alone(constraint.digest, _PATIENCE * job["wall_seconds"]):
+            found = self._store.find(constraint.digest, budget)
+            if found is not None:
+                yield _outcome(found.stored.index, found.tier, stages)
+                return
+            index = self._begin(constraint, budget, stages)
+            with stages.timed("closing"):
+                close(index, job["closing_seconds"], budget)
+            with stages.timed("file"):
+                data = self._store.keep(index, constraint)
+            yield _outcome(index, COMPILED, stages)
+            self._store.share(constraint.digest, data)
+
+    def _close(self, job: Message, budget: Budget) -> Iterator[Message]:
+        """Closes an index that still grows. One that does not close in "closing_seconds" is left as it was: it would only be large."""
+        constraint = Constraint.from_canonical(job["constraint"])
+        stages = Stages()
+        found = self._store.find(constraint.digest, budget)
+        index = self._begin(constraint, budget, stages) if found is None else found.stored.index
+        tier = COMPILED if found is None else found.tier
+        data = None
+        if not index.is_closed:
+            with stages.timed("closing"):
+                close(index, job["closing_seconds"], budget)
+            if index.is_closed:
+                data = self._store.keep(index, constraint)
+        yield _outcome(index, tier, stages)
+        if data is not None:
+            self._store.share(constraint.digest, data)
+
+    def _fetch(self, job: Message, budget: Budget) -> Iterator[Message]:
+        """Brings the index of "digest" to this host's disk, if any tier has it."""
+        found = self._store.find(job["digest"], budget)
+        yield {"constraint": None if found is None else found.stored.constraint.canonical_text}
+
+    def _begin(self, constraint: Constraint, budget: Budget, stages: Stages) -> TokenIndex:
+        budget.restart()
+        with stages.timed("network"):
+            network = writable_network(constraint, self._vocabulary, budget)
+        with stages.timed("automaton"):
+            dfa = LazyDfa(network, budget)
+        with stages.timed("first row"):
+            return begin_index(dfa, self._vocabulary)
+
+    # --- answers of growing indexes -----------------------------------------------------------------------------------
+
+    def _check(self, job: Message, budget: Budget) -> Iterator[Message]:
+        """Do "tokens" spell a complete answer? What the index learns on the way is kept."""
+        constraint = Constraint.from_canonical(job["constraint"])
+        index, known = self._growing_index(constraint, budget)
+        try:
+            complete = _spells_an_answer(index, job["tokens"])
+        except StaleSnapshot:  # cannot be gone on with: begin anew
+            index, known = self._begin(constraint, budget, Stages()), 0
+            complete = _spells_an_answer(index, job["tokens"])
+        yield {"complete": complete}
+        self._growing.put(constraint.digest, index, index.memory_bytes)
+        if index.num_states > _WORTH_WRITING * known:
+            self._write_back(index, constraint)
+
+    def _growing_index(self, constraint: Constraint, budget: Budget) -> tuple[TokenIndex, int]:
+        """The index, and how many states it had when it was last written."""
+        index = self._growing.get(constraint.digest)
+        if index is not None:
+            index.use_budget(budget)
+            return index, index.num_states
+        found = self._store.find(constraint.digest, budget)
+        if found is None:
+            return self._begin(constraint, budget, Stages()), 0
+        return found.stored.index, found.stored.index.num_states
+
+    def _write_back(self, index: TokenIndex, constraint: Constraint) -> None:
+        """Keeps what was learnt, unless somebody else has learnt more."""
+        digest = constraint.digest
+        with self._store.alone(digest, 0.5):
+            found = self._store.find(digest)
+            if found is not None and (
+                found.stored.index.is_closed or found.stored.index.num_states >= index.num_states
+            ):
+                self._growing.drop(digest)
+                return
+            self._store.share(digest, self._store.keep(index, constraint))
+
+    # --- the rest -----------------------------------------------------------------------------------------------------
+
+    def _describe(self, job: Message, budget: Budget) -> Iterator[Message]:
+        """What there is to know of a constraint whose index has been compiled."""
+        constraint = Constraint.from_canonical(job["constraint"])
+        found = self._store.find(constraint.digest, budget)
+        index = self._begin(constraint, budget, Stages()) if found is None else found.stored.index
+        yield asdict(facts_of(constraint, index, self._vocabulary, budget.limits))
+
+    def _flush(self, job: Message, budget: Budget) -> Iterator[Message]:
+        self._growing.flush()
+        yield {"removed": self._store.flush()}
+
+
+def close(index: TokenIndex, seconds: float, budget: Budget) -> None:
+    """Closes an index as far as the time goes; it may cost `budget` afterwards, as before."""
+    if seconds > 0:
+        try:
+            index.close(Budget(replace(budget.limits, seconds=seconds), clock=budget.clock))
+        except LimitExceeded:
+            pass  # it goes on growing where traffic needs it
+        finally:
+            index.use_budget(budget)
+
+
+def _spells_an_answer(index: TokenIndex, tokens: list[int]) -> bool:
+    state = index.start
+    for token in tokens:
+        following = index.advance(state, token)
+        if following is None:
+            return False
+        state = following
+    index.mask(state)
+    return index.is_accepting(state)
+
+
+def _outcome(index: TokenIndex, tier: str, stages: Stages) -> Message:
+    return {
+        "tier": tier,
+        "closed": index.is_closed,
+        "states": index.num_states,
+        "rows": index.num_rows,
+        "bytes": index.memory_bytes,
+        "stages": stages.seconds,
+    }
+
+
+class Stages:
+    """How long each stage took, wall seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.perf_counter() - begin, 6)

@@ -1,0 +1,128 @@
+"""The process that workers are forked from: it has read the vocabulary and loaded every kernel, so a new worker costs milliseconds.
+
+`python -m guided.workers.nursery FD`: FD is a socket. The server writes the settings, then one socket for each worker that it wants; the
+nursery answers "ready", "forked" with the worker's process id, and "exited" with its status. It ends with the server, its workers too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from guided.cache import Disk, Remote, Store, generation
+from guided.cache.remote import RemoteOptions
+from guided.compiler import warm_up, writable_network
+from guided.limits import Limits
+from guided.vocabulary import Vocabulary
+from guided.workers.jobs import Jobs
+from guided.workers.messages import Message, receive, send
+from guided.workers.worker import Worker
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    settings = receive(control)
+    if settings is None:
+        return
+    for interrupt in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(interrupt, signal.SIG_IGN)  # the terminal's keys are for the server, which ends us
+    vocabulary = _vocabulary(settings["vocabulary"])
+    jobs = Jobs(vocabulary, _store(settings, vocabulary), Limits(**settings["limits"]))
+    warm_up(vocabulary)
+    send(control, {"ready": os.getpid()})
+    Nursery(control, jobs, settings).run()
+
+
+def _vocabulary(descriptor: int) -> Vocabulary:
+    mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
+    os.close(descriptor)
+    return Vocabulary.from_buffer(mapped)
+
+
+def _store(settings: Message, vocabulary: Vocabulary) -> Store:
+    disk = Disk(
+        Path(settings["folder"]),
+        vocabulary,
+        capacity_bytes=settings["disk_bytes"],
+        rebuild=lambda constraint: writable_network(constraint, vocabulary),
+    )
+    remote = settings["remote"]
+    return Store(disk, None if remote is None else Remote(RemoteOptions(**remote), generation(vocabulary)))
+
+
+class Nursery:
+    """Forks a worker for each socket that comes, and tells how it ended."""
+
+    def __init__(self, control: socket.socket, jobs: Jobs, settings: Message) -> None:
+        self._control = control
+        self._jobs = jobs
+        self._settings = settings
+        self._workers: set[int] = set()
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._waker, False)
+
+    def run(self) -> None:
+        """Until the server is gone."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler has to be there for the wake-up
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        watched: list[Any] = [self._control, self._woken]
+        while True:
+            readable, _, _ = select.select(watched, [], [])
+            if self._woken in readable:
+                os.read(self._woken, 4096)
+                self._tell_ends()
+            if self._control in readable and not self._fork():
+                break
+        for worker in self._workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+
+    def _fork(self) -> bool:
+        """One worker for one socket; False where the server is gone."""
+        descriptors: list[int] = []
+        with contextlib.suppress(ConnectionError):
+            _, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
+        if not descriptors:
+            return False
+        worker = os.fork()
+        if worker == 0:
+            self._become_worker(descriptors[0])
+        os.close(descriptors[0])
+        self._workers.add(worker)
+        send(self._control, {"forked": worker})
+        return True
+
+    def _become_worker(self, descriptor: int) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._control.close()
+        os.close(self._woken)
+        os.close(self._waker)
+        status = 1
+        try:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.nice(self._settings["nice"])
+            Worker(socket.socket(fileno=descriptor), self._jobs, self._settings["memory_bytes"]).run()
+            status = 0
+        finally:
+            os._exit(status)  # what the nursery registered to run at its end is not ours
+
+    def _tell_ends(self) -> None:
+        while self._workers:
+            worker, status = os.waitpid(-1, os.WNOHANG)
+            if worker == 0:
+                return
+            self._workers.discard(worker)
+            send(self._control, {"exited": worker, "status": os.waitstatus_to_exitcode(status)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""Jobs go in, outcomes come out, and whatever a job does to its worker is an error of that job alone. Knows no HTTP and no cache tier.
+
+A few workers take only short jobs, so that a constraint that is simple never waits for one that is not; the others take whatever there
+is. A job that overruns its time, or whose caller is gone, ends with its worker, and a fresh worker takes the place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from guided.cache.remote import RemoteOptions
+from guided.errors import LimitExceeded
+from guided.limits import Limits
+from guided.vocabulary import Vocabulary
+from guided.workers.messages import Message, to_error
+from guided.workers.processes import NurseryProcess, WorkerProcess
+from guided.workers.queue import Priority, Queue, Ticket
+
+_SHORT = (Priority.CHECK, Priority.QUICK)
+_ANY = (Priority.LONG, Priority.CHECK, Priority.QUICK, Priority.BACKGROUND)
+_DEATHS = 2  # a job whose worker died so often is given up
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """How many workers there are and what a job may cost.
+
+    Attributes:
+        workers: processes, at least 2; half of them, rounded down, take short jobs only.
+        queued: jobs that may wait.
+        patience_seconds: how long they may.
+        limits: of one constraint; `seconds` is CPU time.
+        wall_seconds: after which a job is killed.
+        memory_bytes: address space of a job.
+        nice: added to the workers' niceness, so that they leave the engine its time.
+        folder, disk_bytes, remote: the cache; see `guided.cache`.
+    """
+
+    folder: Path
+    workers: int = 2
+    queued: int = 512
+    patience_seconds: float = 30.0
+    limits: Limits = field(default_factory=Limits)
+    wall_seconds: float = 10.0
+    memory_bytes: int = 1 << 30
+    nice: int = 10
+    disk_bytes: int = 4 << 30
+    remote: RemoteOptions | None = None
+
+    def for_nursery(self) -> dict[str, Any]:
+        return {
+            "limits": asdict(self.limits),
+            "memory_bytes": self.memory_bytes,
+            "nice": self.nice,
+            "folder": str(self.folder),
+            "disk_bytes": self.disk_bytes,
+            "remote": None if self.remote is None else asdict(self.remote),
+        }
+
+
+class Pool:
+    """The worker processes of one vocabulary; `start` it within the event loop that it is used in.
+
+    Attributes:
+        deaths: workers that died or were killed.
+        disk: what a worker last said of the disk tier: {"used_bytes": ... or None, "evictions": since the start}.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, options: PoolOptions) -> None:
+        self.options = options
+        self.deaths = 0
+        self.disk: dict[str, Any] = {"used_bytes": None, "evictions": 0}
+        self.busy = 0
+        self._vocabulary = vocabulary
+        self._queue = Queue(options.queued, options.workers, options.patience_seconds)
+        self._nursery: NurseryProcess | None = None
+        self._places: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Returns when the first worker can take jobs. Raises OSError."""
+        assert self.options.workers >= 2, "one for short jobs, one for long ones"
+        self._nursery = NurseryProcess(self._vocabulary, self.options.for_nursery())
+        await self._nursery.start()
+        short = self.options.workers // 2
+        for place in range(self.options.workers):
+            self._places.append(asyncio.create_task(self._keep_busy(_SHORT if place < short else _ANY)))
+
+    async def run(self, job: Message, priority: Priority, caller: str = "") -> Message:
+        """The outcome of a job; see `guided.workers.jobs`.
+
+        Raises:
+            ConstraintError: the constraint is refused, or cost too much.
+            Overloaded: too many jobs wait already, or it waited too long.
+        """
+        outcome: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._queue.put(Ticket(job, priority, caller, outcome))
+        found = await outcome  # who is cancelled here cancels the future, and so the job
+        if "refused" in found:
+            raise to_error(found["refused"])
+        return found
+
+    async def close(self) -> None:
+        for place in self._places:
+            place.cancel()
+        await asyncio.gather(*self._places, return_exceptions=True)
+        if self._nursery is not None:
+            self._nursery.close()
+
+    def __len__(self) -> int:
+        """Jobs that wait."""
+        return len(self._queue)
+
+    # --- one place for a worker ---------------------------------------------------------------------------------------
+
+    async def _keep_busy(self, priorities: Sequence[Priority]) -> None:
+        worker: WorkerProcess | None = None
+        try:
+            while True:
+                worker = worker or await self._hire()
+                ticket = await self._queue.get(priorities)
+                if worker.is_gone:
+                    worker.kill()
+                    worker = await self._hire()
+                begin = time.monotonic()
+                self.busy += 1
+                try:
+                    stays = await self._work(worker, ticket)
+                finally:
+                    self.busy -= 1
+                self._queue.took(time.monotonic() - begin)
+                if not stays:
+                    worker.kill()
+                    worker = None
+        finally:
+            if worker is not None:
+                worker.kill()
+
+    async def _hire(self) -> WorkerProcess:
+        """A worker, however long it takes: a machine that cannot fork now may be able to in a moment."""
+        assert self._nursery is not None
+        while True:
+            try:
+                return await self._nursery.fork()
+            except OSError:
+                await asyncio.sleep(1.0)
+
+    async def _work(self, worker: WorkerProcess, ticket: Ticket) -> bool:
+        """Has a job done; may the worker stay?"""
+        deadline = time.monotonic() + ticket.job["wall_seconds"]
+        await worker.send(ticket.job)
+        answer = asyncio.create_task(worker.receive())
+        ends: set[asyncio.Future[Any]] = {answer, ticket.outcome}
+        try:
+            await asyncio.wait(ends, timeout=deadline - time.monotonic(), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                self._overrun(ticket)
+                return False
+        finally:
+            answer.cancel()
+        outcome = answer.result()
+        if outcome is None:
+            await self._died(worker, ticket)
+            return False
+        if not ticket.outcome.done():
+            ticket.outcome.set_result(outcome)
+        return await self._until_idle(worker)
+
+    async def _until_idle(self, worker: WorkerProcess) -> bool:
+        """Waits for what the worker does after its outcome; may it stay?"""
+        try:
+            last = await asyncio.wait_for(worker.receive(), self.options.wall_seconds)
+        except TimeoutError:
+            last = None
+        if last is None:
+            self.deaths += 1
+            return False
+        self.disk["used_bytes"] = last["disk"]["used_bytes"] or self.disk["used_bytes"]
+        self.disk["evictions"] += last["disk"]["evictions"]
+        return last["idle"]
+
+    def _overrun(self, ticket: Ticket) -> None:
+        self.deaths += 1
+        if not ticket.outcome.done():  # else its caller is gone
+            seconds = ticket.job["wall_seconds"]
+            ticket.outcome.set_exception(
+                _too_complex(f"compilation time, limit wall_seconds = {seconds:g} s", "wall_seconds")
+            )
+
+    async def _died(self, worker: WorkerProcess, ticket: Ticket) -> None:
+        """The worker is gone: a second one tries, unless the reason is the job's own."""
+        self.deaths += 1
+        status = await worker.status()
+        if ticket.outcome.done():
+            return
+        if status == -signal.SIGXCPU:
+            seconds = ticket.job["cpu_seconds"]
+            ticket.outcome.set_exception(_too_complex(f"compilation time, limit seconds = {seconds:g} s", "seconds"))
+            return
+        ticket.deaths += 1
+        if ticket.deaths < _DEATHS:
+            self._queue.put_back(ticket)
+            return
+        how = "for an unknown reason" if status is None else f"with status {status}"
+        ticket.outcome.set_exception(_too_complex(f"the process that compiled it died {how}", "worker"))
+
+
+def _too_complex(what: str, limit: str) -> LimitExceeded:
+    return LimitExceeded(f"the constraint is too complex: {what}", limit=limit)

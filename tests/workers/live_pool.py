@@ -1,0 +1,59 @@
+"""Real worker processes on the small vocabulary, and a loop in a thread to ask them from; fixtures for whoever imports them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guided.constraint import Constraint
+from guided.limits import Limits
+from guided.workers import Pool, PoolOptions, Priority
+from tests.index.test_token_index import VOCABULARY
+
+LIMITS = Limits(seconds=3.0, states=50_000_000, constraint_bytes=100_000)
+
+
+def job(constraint: Constraint | None, kind: str = "compile", **options: Any) -> dict[str, Any]:
+    made = {"kind": kind, "seconds": 3.0, "wall_seconds": 20.0, "closing_seconds": 0.5, **options}
+    made["cpu_seconds"] = options.get("cpu_seconds", made["seconds"] + made["closing_seconds"])
+    return made if constraint is None else {**made, "constraint": constraint.canonical_text}
+
+
+@dataclass
+class LivePool:
+    pool: Pool
+    loop: asyncio.AbstractEventLoop
+    folder: Path
+
+    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(120)
+
+    def run(self, *arguments: Any, priority: Priority = Priority.QUICK, **options: Any) -> dict[str, Any]:
+        return self.wait(self.pool.run(job(*arguments, **options), priority))
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield loop
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def live(loop, tmp_path_factory) -> Iterator[LivePool]:
+    folder = tmp_path_factory.mktemp("indexes")
+    pool = Pool(VOCABULARY, PoolOptions(folder, limits=LIMITS, memory_bytes=160 << 20, nice=0))
+    made = LivePool(pool, loop, folder)
+    made.wait(pool.start())
+    yield made
+    made.wait(pool.close())

@@ -1,0 +1,184 @@
+"""Real worker processes: whatever a job does to its worker, it is that job's error alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from guided.cache import Disk
+from guided.constraint import Constraint
+from guided.errors import InvalidConstraint, LimitExceeded, UnsupportedKeyword
+from guided.workers import Priority
+from tests.index.test_token_index import VOCABULARY
+from tests.workers.live_pool import LivePool, job
+
+EXPLOSION = Constraint.regex("(a|b)*a(a|b){40}")  # its automaton has 2 ** 41 states
+RECURSIVE = Constraint.grammar('start: "(" start ")" | "a" start "b" | "x"')
+
+
+def children() -> list[psutil.Process]:
+    """The nursery's workers."""
+    nursery = [p for p in psutil.Process().children() if "guided.workers.nursery" in " ".join(p.cmdline())]
+    assert len(nursery) == 1
+    return nursery[0].children()
+
+
+def test_an_index_comes_by_file(live):
+    constraint = Constraint.regex("[ab]{2,3}c?")
+    outcome = live.run(constraint)
+    assert outcome["tier"] == "compiled" and outcome["closed"] and outcome["states"] > 3
+    assert {"network", "automaton", "first row", "closing", "file"} == set(outcome["stages"])
+    stored = Disk(live.folder, VOCABULARY).load(constraint.digest)
+    assert stored is not None and stored.index.accepts("abc") and not stored.index.accepts("a")
+    assert live.run(constraint)["tier"] == "disk"
+
+
+def test_refusals_arrive_as_they_were_raised(live):
+    with pytest.raises(InvalidConstraint) as caught:
+        live.run(Constraint.regex("a(b"))
+    assert caught.value.column is not None and caught.value.source == "a(b"
+    with pytest.raises(UnsupportedKeyword) as unsupported:
+        live.run(Constraint.json_schema({"properties": {"a": {"pattern": "(a)\\1"}}}))
+    assert unsupported.value.pointer == "/properties/a/pattern"
+    with pytest.raises(LimitExceeded) as too_long:
+        live.run(Constraint.regex("a" * 200_000))
+    assert too_long.value.limit == "constraint_bytes"
+
+
+def test_an_index_that_explodes_is_left_growing(live):
+    outcome = live.run(EXPLOSION)
+    assert not outcome["closed"] and outcome["states"] > 1000
+
+
+def test_wall_time_ends_with_the_worker(live):
+    deaths = live.pool.deaths
+    with pytest.raises(LimitExceeded, match="wall_seconds") as caught:
+        live.run(EXPLOSION, "close", wall_seconds=0.2, closing_seconds=20.0, seconds=20.0, priority=Priority.LONG)
+    assert caught.value.limit == "wall_seconds"
+    assert live.pool.deaths == deaths + 1
+    assert live.run(Constraint.regex("after"), priority=Priority.LONG)["closed"]
+
+
+def test_cpu_time_is_cut_by_the_kernel(live):
+    """Where nobody looks at the budget: what a job claims and what it may take are set apart here."""
+    with pytest.raises(LimitExceeded) as caught:
+        live.run(EXPLOSION, "close", cpu_seconds=0.1, closing_seconds=30.0, seconds=30.0, wall_seconds=60.0)
+    assert caught.value.limit == "seconds"
+
+
+def test_memory_ends_in_a_refusal(live):
+    """160 MiB of address space is less than this index wants; the machine never feels it."""
+    with pytest.raises(LimitExceeded) as caught:
+        live.run(EXPLOSION, "close", closing_seconds=60.0, seconds=60.0, wall_seconds=90.0, priority=Priority.LONG)
+    assert caught.value.limit == "memory_bytes"
+
+
+def test_a_killed_worker_takes_its_job_to_another(live):
+    """Once: the second worker that dies over the same job is the job's fault."""
+
+    async def killed(times: int) -> dict:
+        work = asyncio.create_task(
+            live.pool.run(job(EXPLOSION, "close", closing_seconds=1.5, seconds=9.0), Priority.LONG)
+        )
+        for _ in range(times):
+            await asyncio.sleep(0.4)
+            for child in children():
+                os.kill(child.pid, signal.SIGKILL)
+        return await work
+
+    assert not live.wait(killed(1))["closed"]
+    with pytest.raises(LimitExceeded, match="died") as caught:
+        live.wait(killed(3))
+    assert caught.value.limit == "worker"
+    assert live.run(Constraint.regex("still here"))["closed"]
+
+
+def test_a_killed_nursery_is_replaced(live):
+    (nursery,) = [p for p in psutil.Process().children() if "guided.workers.nursery" in " ".join(p.cmdline())]
+    workers = nursery.children()
+    nursery.kill()
+    for worker in workers:
+        worker.kill()
+    assert live.run(Constraint.regex("nursed"), priority=Priority.LONG)["closed"]
+
+
+def test_who_leaves_takes_the_job_along(live):
+    async def leave() -> float:
+        work = asyncio.create_task(
+            live.pool.run(job(EXPLOSION, "close", closing_seconds=60.0, seconds=60.0, wall_seconds=90.0), Priority.LONG)
+        )
+        await asyncio.sleep(0.3)
+        work.cancel()
+        begin = time.monotonic()
+        await live.pool.run(job(Constraint.regex("next")), Priority.LONG)
+        return time.monotonic() - begin
+
+    assert live.wait(leave()) < 60
+
+
+def test_short_jobs_do_not_wait_for_long_ones(live):
+    async def both() -> bool:
+        long = [
+            asyncio.create_task(live.pool.run(job(EXPLOSION, "close", closing_seconds=1.0), Priority.LONG))
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0.1)
+        await live.pool.run(job(Constraint.choice(["a", "b"])), Priority.QUICK)
+        first = not any(task.done() for task in long)
+        await asyncio.gather(*long)
+        return first
+
+    assert live.wait(both())
+
+
+# --- answers of growing indexes -------------------------------------------------------------------------------------------
+
+
+def tokens(text: str) -> list[int]:
+    """One token a byte: the small vocabulary has all of them."""
+    pieces = list(VOCABULARY.token_bytes)
+    return [pieces.index(bytes([byte])) for byte in text.encode()]
+
+
+def test_answers_are_checked_and_what_was_learnt_is_kept(live: LivePool):
+    assert not live.run(RECURSIVE, closing_seconds=0.0)["closed"]
+    before = Disk(live.folder, VOCABULARY, rebuild=lambda c: None).load(RECURSIVE.digest).index.num_states
+    for text, complete in [("x", True), ("(x)", True), ("(x", False), ("((((((((ax" + "b))))))))", True), ("y", False)]:
+        found = live.run(RECURSIVE, "check", tokens=tokens(text), priority=Priority.CHECK)
+        assert found["complete"] is complete, text
+    deadline = time.monotonic() + 30
+    while True:  # written after the answer, with nobody waiting
+        stored = Disk(live.folder, VOCABULARY, rebuild=lambda c: None).load(RECURSIVE.digest)
+        if stored is not None and stored.index.num_states > before:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_describe(live):
+    constraint = Constraint.regex("[ab]{2,4}")
+    live.run(constraint)
+    facts = live.run(constraint, "describe")
+    assert (facts["fewest_tokens"], facts["most_tokens"]) == (1, 4)
+    assert 1 <= facts["typical_tokens"] <= 4 and facts["max_tokens"] <= 5
+    schema = Constraint.json_schema({"properties": {"a": {"type": "integer", "minimun": 3}}, "required": ["a"]})
+    live.run(schema)
+    assert sorted(one["code"] for one in live.run(schema, "describe")["warnings"]) == [
+        "no-unknown",
+        "unknown-keyword",
+    ]
+
+
+def test_fetch_and_flush(live):
+    constraint = Constraint.regex("fetched")
+    assert live.run(None, "fetch", digest=constraint.digest)["constraint"] is None
+    live.run(constraint)
+    assert live.run(None, "fetch", digest=constraint.digest)["constraint"] == constraint.canonical_text
+    assert live.run(None, "flush")["removed"]["disk"] >= 1
+    assert not list(Path(live.folder).rglob("*.index"))
