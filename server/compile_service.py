@@ -1,87 +1,301 @@
-"""In: a constraint; out: its compiled index, off the event loop, once for all who ask at the same time. Knows no HTTP.
+"""In: a constraint; out: its index, compiled once for all who ask and waited for by nobody else. Knows no HTTP.
 
-One thread compiles, so that a constraint cannot take more than one core from the requests that are being served.
+Nothing is compiled in this process. An index that is closed is mapped from the file that a worker wrote; one that still grows stays with
+the workers, who also check the answers that were made with it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from guided import TokenIndex
-from guided.compiler import compile
+from guided.cache import Disk, Memory, is_digest
 from guided.constraint import Constraint
-from guided.limits import Limits
+from guided.errors import ConstraintError, LimitExceeded
+from guided.index.file import Stored
+from guided.index.token_index import TokenIndex
 from guided.vocabulary import Vocabulary
+from guided.workers import Overloaded, Pool, Priority
+from server.refusals import Refusals
+from server.usage import Usage
+
+MEMORY, DISK = "memory", "disk"
+NOBODY = ""  # the caller of work that no request asked for
+
+_QUICK_SECONDS = 0.25  # CPU time of a constraint's first attempt, which may not hold up others for longer
+_QUICK_WALL_SECONDS = 2.0
+_CLOSE_SECONDS = 4.0  # CPU time to close an index with nobody waiting; nearly all that ever close do so in less
+_CLOSING_AT_ONCE = 64  # indexes that wait for it
+_WARMED = 256  # constraints that are in memory again after a restart
+_USAGE_SECONDS = 30.0
+_TRIED = 10_000  # indexes that are known not to close; then they are tried again
+_GROWING_BYTES = 4096  # what this process keeps of an index that still grows
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A constraint with its index. The index grows while it is used, so readers hold `lock`."""
+    """A constraint that may be used.
+
+    Attributes:
+        index: closed, to be read only, by any thread; None while it still grows (or has no file).
+        check: do these tokens, without the stop token, spell a complete answer? Raises LimitExceeded, Overloaded.
+    """
 
     constraint: Constraint
-    index: TokenIndex
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    index: TokenIndex | None
+    check: Callable[[list[int]], Awaitable[bool]]
 
-    def satisfied_by(self, tokens: list[int]) -> bool:
-        """Do these tokens, without the stop token, spell a complete answer?"""
-        with self.lock:
-            state = self.index.start
-            for token in tokens:
-                next_state = self.index.advance(state, token)
-                if next_state is None:
-                    return False
-                state = next_state
-            return self.index.is_accepting(state)
+    @property
+    def fewest_tokens(self) -> int | None:
+        """Of the shortest answer, without the stop token; None where it is not known."""
+        return None if self.index is None else self.index.min_tokens(self.index.start)
+
+    async def satisfied_by(self, tokens: list[int]) -> bool:
+        """Do these tokens, without the stop token, spell a complete answer?
+
+        Raises:
+            LimitExceeded, Overloaded: it cannot be told.
+        """
+        return await self.check(tokens)
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A compilation under way. It ends when the last who waits for it has left."""
+
+    task: asyncio.Task[Compiled]
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened since the start, for the metrics.
+
+    Attributes:
+        found: constraints that were not in memory, by where their index came from: a tier, or "compiled".
+        seconds: that the compilations took.
+        refusals: by code.
+    """
+
+    found: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    refusals: Counter[str] = field(default_factory=Counter)
 
 
 class CompileService:
-    """Compiles constraints for one vocabulary and remembers the last `capacity` of them."""
+    """Compiles constraints for one vocabulary."""
 
-    def __init__(self, vocabulary: Vocabulary, *, limits: Limits, capacity: int) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, pool: Pool, disk: Disk, *, memory_bytes: int, close_seconds: float = 0.1
+    ) -> None:
+        """
+        Args:
+            close_seconds: CPU time that a request waits for its index to close; what takes longer is closed with nobody waiting.
+        """
         self.vocabulary = vocabulary
-        self._limits = limits
-        self._capacity = capacity
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compile")
-        self._known: OrderedDict[str, Compiled] = OrderedDict()  # digest -> compiled, least recently used first
-        self._running: dict[str, asyncio.Future[Compiled]] = {}  # digest -> compilation under way
+        self.pool = pool
+        self.disk = disk
+        self.memory: Memory[Compiled] = Memory(memory_bytes)
+        self.tally = Tally()
+        self._close_seconds = close_seconds
+        self._flights: dict[str, _Flight] = {}
+        self.refusals = Refusals()
+        self._closing: dict[str, asyncio.Task[None]] = {}
+        self._tried: set[str] = set()  # digests of indexes that were to be closed with nobody waiting
+        self._usage = Usage(disk.home / "usage.json")
+        self._saving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Returns when constraints can be compiled; those used most in the last run are in memory then. Raises OSError."""
+        await self.pool.start()
+        for digest in await asyncio.to_thread(self._usage.of_last_run, _WARMED):
+            await self.find(digest)
+        self._saving = asyncio.create_task(self._save_usage())
+
+    async def close(self) -> None:
+        tasks = [*self._closing.values(), *(flight.task for flight in self._flights.values())]
+        if self._saving is not None:
+            tasks.append(self._saving)
+            await asyncio.to_thread(self._usage.save)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.pool.close()
 
     def is_text(self, token_id: int) -> bool:
         """May a constrained answer contain this token? False for stop and special tokens and for what is no token at all."""
         return 0 <= token_id < self.vocabulary.size and self.vocabulary.is_text(token_id)
 
-    async def compile(self, constraint: Constraint) -> Compiled:
-        """The index of `constraint`.
+    # --- compile ------------------------------------------------------------------------------------------------------
+
+    async def compile(self, constraint: Constraint, caller: str = NOBODY) -> Compiled:
+        """The constraint, ready for the engine. Who is cancelled while waiting takes the compilation along, if nobody else waits.
+
+        Args:
+            caller: whose turn it is when many wait: an API key, or what stands for one.
 
         Raises:
             ConstraintError: the constraint says something that cannot be enforced, or costs more than the limits.
+            Overloaded: too many wait already.
         """
         digest = constraint.digest
-        known = self._known.get(digest)
+        self._usage.count(digest)
+        known = self.memory.get(digest)
         if known is not None:
-            self._known.move_to_end(digest)
             return known
-        running = self._running.get(digest)
-        if running is None:
-            loop = asyncio.get_running_loop()
-            running = asyncio.ensure_future(loop.run_in_executor(self._executor, self._compile, constraint))
-            self._running[digest] = running
-            running.add_done_callback(lambda done: self._finish(digest, done))
-        return await asyncio.shield(running)  # a caller that leaves does not take the others' compilation along
+        self.refusals.raise_known(digest)
+        flight = self._flights.get(digest)
+        if flight is None:
+            flight = self._flights[digest] = _Flight(asyncio.create_task(self._obtain(constraint, caller)))
+        flight.waiting += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.waiting -= 1
+            if flight.waiting == 0:
+                if self._flights.get(digest) is flight:
+                    del self._flights[digest]
+                flight.task.cancel()
 
-    def _compile(self, constraint: Constraint) -> Compiled:
-        return Compiled(constraint, compile(constraint, self.vocabulary, self._limits))
+    async def _obtain(self, constraint: Constraint, caller: str) -> Compiled:
+        """From disk, from another replica, or compiled."""
+        stored = await asyncio.to_thread(self.disk.load, constraint.digest)
+        if stored is not None:
+            return self._from_disk(stored)
+        outcome = await self._compile_somewhere(constraint, caller)
+        self.tally.found[outcome["tier"]] += 1
+        self.tally.seconds += sum(outcome["stages"].values())
+        stored = await asyncio.to_thread(self.disk.load, constraint.digest) if outcome["closed"] else None
+        if not outcome["closed"]:
+            self._close_later(constraint)
+        return self._remember(constraint, None if stored is None else stored.index)
 
-    def _finish(self, digest: str, done: asyncio.Future[Compiled]) -> None:
-        del self._running[digest]
-        if done.cancelled() or done.exception() is not None:
+    def _from_disk(self, stored: Stored) -> Compiled:
+        self.tally.found[DISK] += 1
+        if not stored.index.is_closed:
+            self._close_later(stored.constraint)
+        return self._remember(stored.constraint, stored.index)
+
+    async def _compile_somewhere(self, constraint: Constraint, caller: str) -> dict[str, Any]:
+        """A worker's outcome. The first attempt is short: what is simple does not wait behind what is not."""
+        quick = self._job("compile", constraint, seconds=_QUICK_SECONDS, wall_seconds=_QUICK_WALL_SECONDS)
+        try:
+            try:
+                return await self.pool.run(quick, Priority.QUICK, caller)
+            except LimitExceeded as error:
+                if error.limit not in ("seconds", "wall_seconds"):
+                    raise
+            return await self.pool.run(self._job("compile", constraint), Priority.LONG, caller)
+        except ConstraintError as error:
+            self.tally.refusals[error.code] += 1
+            self.refusals.remember(constraint.digest, error)
+            raise
+
+    def _job(self, kind: str, constraint: Constraint | None = None, **options: Any) -> dict[str, Any]:
+        limits = self.pool.options
+        job = {
+            "kind": kind,
+            "seconds": limits.limits.seconds,
+            "wall_seconds": limits.wall_seconds,
+            "closing_seconds": self._close_seconds,
+            **options,
+        }
+        job["cpu_seconds"] = job["seconds"] + job["closing_seconds"]
+        if constraint is not None:
+            job["constraint"] = constraint.canonical_text
+        return job
+
+    def _remember(self, constraint: Constraint, index: TokenIndex | None) -> Compiled:
+        if index is not None and not index.is_closed:
+            index = None
+
+        async def check(tokens: list[int]) -> bool:
+            if index is not None:
+                return await asyncio.to_thread(spells_an_answer, index, tokens)
+            outcome = await self.pool.run(self._job("check", constraint, tokens=tokens), Priority.CHECK)
+            return outcome["complete"]
+
+        compiled = Compiled(constraint, index, check)
+        self.memory.put(constraint.digest, compiled, _GROWING_BYTES if index is None else index.memory_bytes)
+        return compiled
+
+    # --- indexes that still grow --------------------------------------------------------------------------------------
+
+    def _close_later(self, constraint: Constraint) -> None:
+        """Closes an index with nobody waiting, once; what does not close goes on growing where traffic needs it."""
+        digest = constraint.digest
+        if digest in self._tried or len(self._closing) >= _CLOSING_AT_ONCE:
             return
-        self._known[digest] = done.result()
-        if len(self._known) > self._capacity:
-            self._known.popitem(last=False)
+        if len(self._tried) >= _TRIED:
+            self._tried.clear()
+        self._tried.add(digest)
+        self._closing[digest] = asyncio.create_task(self._close(constraint))
+        self._closing[digest].add_done_callback(lambda _: self._closing.pop(digest, None))
 
-    def close(self) -> None:
-        self._executor.shutdown(wait=False, cancel_futures=True)
+    async def _close(self, constraint: Constraint) -> None:
+        job = self._job("close", constraint, closing_seconds=_CLOSE_SECONDS)
+        with contextlib.suppress(ConstraintError, Overloaded):  # nothing is lost
+            outcome = await self.pool.run(job, Priority.BACKGROUND)
+            stored = await asyncio.to_thread(self.disk.load, constraint.digest) if outcome["closed"] else None
+            if stored is not None:
+                self._remember(constraint, stored.index)
+
+    # --- for the routes -----------------------------------------------------------------------------------------------
+
+    async def find(self, digest: str) -> Constraint | None:
+        """The constraint that has this digest, if any tier knows it."""
+        if not is_digest(digest):
+            return None
+        known = self.memory.get(digest)
+        if known is not None:
+            return known.constraint
+        stored = await asyncio.to_thread(self.disk.load, digest)
+        if stored is None:
+            found = await self.pool.run(self._job("fetch", digest=digest), Priority.QUICK)
+            return None if found["constraint"] is None else Constraint.from_canonical(found["constraint"])
+        return self._from_disk(stored).constraint
+
+    async def warm(self, constraint: Constraint) -> bool:
+        """Compiles a constraint and closes its index, if that can be done; is it closed? Raises what `compile` does."""
+        if (await self.compile(constraint)).index is None:
+            self._close_later(constraint)
+            closing = self._closing.get(constraint.digest)
+            if closing is not None:
+                await asyncio.wait({closing})
+        return (await self.compile(constraint)).index is not None
+
+    async def describe(self, constraint: Constraint, caller: str = NOBODY) -> dict[str, Any]:
+        """Compiles a constraint and says what there is to know of it. Raises what `compile` does."""
+        compiled = await self.compile(constraint, caller)
+        outcome = await self.pool.run(self._job("compile", constraint), Priority.LONG, caller)
+        facts = await self.pool.run(self._job("describe", constraint), Priority.LONG, caller)
+        return {"digest": constraint.digest, "closed": compiled.index is not None, **outcome, **facts}
+
+    async def flush(self) -> dict[str, int]:
+        """Forgets every index, in all tiers; how many each had."""
+        self.refusals.flush()
+        self._tried.clear()
+        removed = await self.pool.run(self._job("flush"), Priority.QUICK)
+        return {MEMORY: self.memory.flush(), **removed["removed"]}
+
+    # --- use ----------------------------------------------------------------------------------------------------------
+
+    async def _save_usage(self) -> None:
+        while True:
+            await asyncio.sleep(_USAGE_SECONDS)
+            await asyncio.to_thread(self._usage.save)
+
+
+def spells_an_answer(index: TokenIndex, tokens: list[int]) -> bool:
+    """Do these tokens lead from the start to where the output may end?"""
+    state = index.start
+    for token in tokens:
+        following = index.advance(state, token)
+        if following is None:
+            return False
+        state = following
+    return index.is_accepting(state)

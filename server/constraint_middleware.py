@@ -12,6 +12,8 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from guided.errors import ConstraintError
+from guided.workers import Overloaded
+from server.callers import ClientLeft, caller_of, overloaded, while_connected
 from server.compile_service import CompileService
 from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused, from_constraint_error
@@ -34,9 +36,11 @@ class ConstraintMiddleware:
         messages, body = await _read(receive)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         try:
-            pending, forwarded = await self._prepare(path, body)
+            pending, forwarded = await self._prepare(path, body, receive, caller_of(scope))
         except RequestRefused as refused:
             await refused.response()(scope, receive, send)
+            return
+        except ClientLeft:
             return
         if forwarded is not None:
             messages = [{"type": "http.request", "body": forwarded, "more_body": False}]
@@ -47,7 +51,9 @@ class ConstraintMiddleware:
         finally:
             pending_constraint.reset(token)
 
-    async def _prepare(self, path: str, raw: bytes) -> tuple[Pending | None, bytes | None]:
+    async def _prepare(
+        self, path: str, raw: bytes, receive: Receive, caller: str
+    ) -> tuple[Pending | None, bytes | None]:
         """The compiled constraint, if there is one, and the body to forward in place of `raw`, if it has to change."""
         body = _parse(raw)
         if body is None:
@@ -63,9 +69,11 @@ class ConstraintMiddleware:
             return None, forwarded
         refuse_text_stop_ids(body, wanted.field, self.compile_service.is_text)
         try:
-            compiled = await self.compile_service.compile(wanted.constraint)
+            compiled = await while_connected(receive, self.compile_service.compile(wanted.constraint, caller))
         except ConstraintError as error:
             raise from_constraint_error(error, wanted.field) from error
+        except Overloaded as error:
+            raise overloaded(error) from error
         return Pending(compiled), forwarded
 
 

@@ -12,7 +12,6 @@ middleware notices that (`Pending.generations` stays 0) and refuses to answer ra
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator
@@ -29,6 +28,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from guided.errors import LimitExceeded
 from guided.vllm_adapters.params import to_extra_args
+from guided.workers import Overloaded
 from server.compile_service import Compiled
 
 logger = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ async def verified(
 async def _satisfied(compiled: Compiled, tokens: list[int]) -> bool:
     """False too where the index outgrows its limits on the way: an answer that cannot be checked is not passed on."""
     try:
-        return await asyncio.to_thread(compiled.satisfied_by, tokens)
-    except LimitExceeded as error:
-        logger.error("an answer could not be checked: %s", error.message)
+        return await compiled.satisfied_by(tokens)
+    except (LimitExceeded, Overloaded) as error:
+        logger.error("an answer could not be checked: %s", error)
         return False

@@ -10,6 +10,8 @@ from starlette.responses import Response
 
 from guided.errors import ConstraintError
 
+_KINDS = {429: "rate_limit_error"}  # HTTP status -> OpenAI's type, where it is not the usual one
+
 
 @dataclass(slots=True)
 class RequestRefused(Exception):
@@ -20,23 +22,28 @@ class RequestRefused(Exception):
         code: machine-readable, stable, such as "invalid_constraint" or "conflicting_constraints".
         param: the request field, with a JSON pointer ("guided_json#/properties/a") or a column ("guided_regex:12").
         status: HTTP status.
+        retry_seconds: when it makes sense to try again; becomes the Retry-After header.
     """
 
     message: str
     code: str
     param: str | None = None
     status: int = 400
+    retry_seconds: int | None = None
 
     def __str__(self) -> str:
         return self.message
 
     def body(self) -> dict[str, Any]:
-        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        kind = _KINDS.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def response(self) -> Response:
         """The body in ASCII: a message that quotes the request may hold a lone surrogate, which UTF-8 cannot say."""
-        return Response(json.dumps(self.body()), status_code=self.status, media_type="application/json")
+        headers = None if self.retry_seconds is None else {"Retry-After": str(self.retry_seconds)}
+        return Response(
+            json.dumps(self.body()), status_code=self.status, headers=headers, media_type="application/json"
+        )
 
 
 def from_constraint_error(error: ConstraintError, field: str) -> RequestRefused:

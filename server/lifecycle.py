@@ -18,11 +18,15 @@ from vllm.entrypoints.launchers.launcher import serve_http, setup_server
 from vllm.usage.usage_lib import UsageContext
 
 import guided
+from guided.cache import Disk, default_folder
+from guided.compiler import writable_network
 from guided.vllm_adapters.select import processor_name
+from guided.workers import Pool
 from server.app import create_app
 from server.compile_service import CompileService
 from server.engine import GuidedEngine
 from server.settings import Settings
+from server.warm import warm
 
 EXAMPLE_PROMPT = "The migration failed and customers were logged out. What is the sentiment?"
 
@@ -55,8 +59,12 @@ async def serve(settings: Settings, args: Namespace, progress: Progress) -> None
         await engine.reset_mm_cache()
         compile_service = preparing.result()
         progress.say(f"the engine is up, vocabulary of {compile_service.vocabulary.size:,} tokens")
-        http_shutdown = await accept_requests(args, address, listener, engine, compile_service, progress)
-        compile_service.close()
+        try:
+            await compile_service.start()
+            await warm(compile_service, settings.warm_paths, progress)
+            http_shutdown = await accept_requests(args, address, listener, engine, compile_service, progress)
+        finally:
+            await compile_service.close()
     finally:
         engine.shutdown(timeout=config.shutdown_timeout)
     try:
@@ -89,7 +97,14 @@ def prepare_compilation(settings: Settings, config: VllmConfig) -> CompileServic
     model = config.model_config
     vocabulary = guided.Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
     guided.warm_up(vocabulary)
-    return CompileService(vocabulary, limits=settings.limits, capacity=settings.index_cache_size)
+    folder = default_folder()
+    return CompileService(
+        vocabulary,
+        Pool(vocabulary, settings.pool_options(folder)),
+        Disk(folder, vocabulary, rebuild=lambda constraint: writable_network(constraint, vocabulary)),
+        memory_bytes=settings.memory_cache_bytes,
+        close_seconds=settings.close_seconds,
+    )
 
 
 async def accept_requests(

@@ -10,10 +10,12 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from guided.cache import RemoteOptions
 from guided.limits import Limits
+from guided.workers import PoolOptions
 
 CPU_FLAGS = ["--dtype", "float32", "--enforce-eager", "--max-model-len", "4096", "--max-num-seqs", "16"]
 
@@ -25,11 +27,39 @@ class Settings(BaseSettings):
         env_prefix="GUIDED_", env_file=".env", dotenv_filtering="match_prefix", frozen=True
     )
 
-    index_cache_size: int = Field(default=256, ge=1, description="compiled constraints kept in memory")
-    compile_seconds: float = Field(default=10.0, gt=0, description="wall time that one compilation may take")
+    # one constraint
     constraint_bytes: int = Field(default=2 << 20, ge=1, description="size of one constraint, UTF-8")
     max_states: int = Field(default=250_000, ge=1, description="automaton states of one constraint")
     index_bytes: int = Field(default=512 << 20, ge=1, description="memory of one index")
+    compile_seconds: float = Field(default=10.0, gt=0, description="CPU time that one compilation may take")
+    compile_wall_seconds: float = Field(default=30.0, gt=0, description="wall time after which it is killed")
+    compile_memory_bytes: int = Field(default=1 << 30, ge=64 << 20, description="memory that one compilation may take")
+    close_seconds: float = Field(
+        default=0.1, ge=0, description="CPU time that a request waits for its index to be whole"
+    )
+
+    # all of them
+    compile_workers: int = Field(
+        default_factory=lambda: max(2, (os.cpu_count() or 2) // 4), ge=2, description="processes"
+    )
+    compile_queue: int = Field(default=512, ge=1, description="compilations that may wait")
+    compile_queue_seconds: float = Field(default=30.0, gt=0, description="how long they may wait")
+    compile_nice: int = Field(default=10, ge=0, le=19, description="niceness of the processes that compile")
+
+    # where indexes are kept
+    memory_cache_bytes: int = Field(default=1 << 30, ge=0, description="closed indexes mapped by this process")
+    disk_cache_bytes: int = Field(default=4 << 30, ge=0, description="index files in $GUIDED_CACHE_DIR/indexes")
+    redis_url: str | None = Field(default=None, description="redis://, rediss:// or unix://; unset: no remote cache")
+    redis_password: SecretStr | None = Field(default=None, description="where it is not part of the address")
+    redis_ca_file: Path | None = Field(default=None, description="authority of the server's certificate")
+    redis_key: SecretStr = Field(
+        default=SecretStr(""), description="signs what replicas share; the same for all of them"
+    )
+    redis_timeout_ms: int = Field(default=50, ge=1, description="of connecting, and of each read and write")
+    redis_ttl_seconds: int = Field(default=7 * 86_400, ge=1, description="life of an index that nobody writes again")
+
+    # before the server is ready
+    warm: str = Field(default="", description="files and folders of constraints, separated by colons")
 
     @property
     def limits(self) -> Limits:
@@ -38,6 +68,37 @@ class Settings(BaseSettings):
             states=self.max_states,
             seconds=self.compile_seconds,
             memory_bytes=self.index_bytes,
+        )
+
+    @property
+    def warm_paths(self) -> list[Path]:
+        return [Path(name).expanduser() for name in self.warm.split(":") if name]
+
+    def pool_options(self, folder: Path) -> PoolOptions:
+        """The worker processes, whose indexes go to `folder`."""
+        return PoolOptions(
+            folder=folder,
+            workers=self.compile_workers,
+            queued=self.compile_queue,
+            patience_seconds=self.compile_queue_seconds,
+            limits=self.limits,
+            wall_seconds=self.compile_wall_seconds,
+            memory_bytes=self.compile_memory_bytes,
+            nice=self.compile_nice,
+            disk_bytes=self.disk_cache_bytes,
+            remote=self._remote(),
+        )
+
+    def _remote(self) -> RemoteOptions | None:
+        if self.redis_url is None:
+            return None
+        return RemoteOptions(
+            url=self.redis_url,
+            password=None if self.redis_password is None else self.redis_password.get_secret_value(),
+            ca_file=None if self.redis_ca_file is None else str(self.redis_ca_file),
+            key=self.redis_key.get_secret_value(),
+            timeout_seconds=self.redis_timeout_ms / 1000,
+            ttl_seconds=self.redis_ttl_seconds,
         )
 
 

@@ -18,6 +18,7 @@ ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "limits": {"errors"},
     "constraint": {"errors"},
+    "constraint_files": {"constraint", "errors"},
     "automaton": BASE,
     "vocabulary": BASE,
     "regex": AUTOMATA,
@@ -30,12 +31,19 @@ ARROWS: dict[str, set[str]] = {
     "plot": AUTOMATA | {"explain"},
     "compiler": INDEXING | {"regex", "choice", "json_schema", "grammar", "index", "cache"},
     "estimate": INDEXING | {"json_schema", "index", "compiler"},
+    "workers": INDEXING | {"json_schema", "index", "cache", "compiler", "estimate", "explain"},
     "masking": INDEXING | {"index"},
     "vllm_adapters": INDEXING | {"index", "cache", "compiler", "masking"},
 }
 FACADES = {"__init__", "cli", "__main__"}  # may know everything
 SERVER_MAY_IMPORT = {
     "guided",
+    "guided.cache",
+    "guided.constraint_files",
+    "guided.index.file",
+    "guided.index.token_index",
+    "guided.workers",
+    "guided.workers.messages",
     "guided.constraint",
     "guided.errors",
     "guided.limits",

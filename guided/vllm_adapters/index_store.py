@@ -1,47 +1,87 @@
-"""In: a constraint that arrived in the worker; out: its index, compiled at most once while it is in use. Knows no batch."""
+"""In: a constraint that arrived in the worker; out: its index, from the file that was compiled before it came. Knows no batch."""
 
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
+import logging
+from dataclasses import dataclass
+from pathlib import Path
 
-from guided.compiler import TokenIndex, compile
+from guided.cache import Disk, Memory, default_folder
+from guided.compiler import TokenIndex, compile, writable_network
 from guided.errors import LimitExceeded
 from guided.limits import Budget, Limits
 from guided.vllm_adapters.params import GuidedParams
 from guided.vocabulary import Vocabulary
 
-# What a new constraint may hold up the batch for: most are closed by then and cost the host nothing from then on.
+logger = logging.getLogger(__name__)
+
+# What a constraint without a file may hold up the batch for: most are closed by then and cost the host nothing from then on.
 _CLOSING = Limits(states=4_000, seconds=0.05)
+_GROWTH = Limits(seconds=1.0)  # of one state of an index that still grows: the batch waits
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An index, and the stamp of its file when it was read."""
+
+    index: TokenIndex
+    stamp: tuple[int, int] | None
 
 
 class IndexStore:
-    """The indexes of the constraints that were used last, at most `capacity` of them."""
+    """The indexes of the constraints that were used last, at most `capacity_bytes` of them; closed ones are shared pages of their files."""
 
-    def __init__(self, vocabulary: Vocabulary, *, capacity: int = 256, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        capacity_bytes: int = 1 << 30,
+        folder: Path | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """`limits`: of a constraint that has no file and is compiled here."""
         self._vocabulary = vocabulary
-        self._capacity = capacity
         self._limits = limits or Limits()
-        self._indexes: OrderedDict[str, TokenIndex] = OrderedDict()  # digest -> index, least recently used first
+        self._kept: Memory[_Kept] = Memory(capacity_bytes)
+        self._warned = False
+        self._disk = Disk(
+            folder or default_folder(),
+            vocabulary,
+            rebuild=lambda constraint: writable_network(constraint, vocabulary, Budget(self._limits)),
+        )
 
     def get(self, params: GuidedParams) -> TokenIndex:
         """The index of the constraint.
 
         Raises:
-            ConstraintError: it does not compile here, although the gateway compiled it before.
+            ConstraintError: there is no file, and it does not compile here, although a worker compiled it before.
         """
-        index = self._indexes.get(params.digest)
-        if index is None:
-            index = compile(params.constraint, self._vocabulary, self._limits)
-            self._close(index)
-            self._indexes[params.digest] = index
-            if len(self._indexes) > self._capacity:
-                self._indexes.popitem(last=False)
-        self._indexes.move_to_end(params.digest)
+        kept = self._kept.get(params.digest)
+        if kept is not None and (kept.index.is_closed or kept.stamp == self._disk.stamp(params.digest)):
+            return kept.index
+        stamp = self._disk.stamp(params.digest)
+        stored = self._disk.load(params.digest, Budget(_GROWTH)) if stamp is not None else None
+        if stored is not None:
+            index = stored.index
+        elif kept is not None:
+            return kept.index  # its file is gone, but it has grown here
+        else:
+            index = self._compiled(params)
+        self._kept.put(params.digest, _Kept(index, stamp), index.memory_bytes)
+        return index
+
+    def _compiled(self, params: GuidedParams) -> TokenIndex:
+        """Compiled while the batch waits: the disk tier does not work, or the gateway is on another host."""
+        if not self._warned:
+            self._warned = True
+            logger.warning("constraint %s has no index file: it is compiled in the engine, which waits", params.digest)
+        index = compile(params.constraint, self._vocabulary, self._limits)
+        self._close(index)
+        index.use_budget(Budget(_GROWTH))
         return index
 
     def _close(self, index: TokenIndex) -> None:
         """Closes an index that is small; one that is not goes on growing where traffic needs it."""
         with contextlib.suppress(LimitExceeded):
             index.close(Budget(_CLOSING))
-        index.use_budget(Budget(self._limits))

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from guided.constraint import Constraint
-from guided.errors import ConstraintError
-from server.compile_service import Compiled
+from server.compile_service import Compiled, spells_an_answer
 
 
 class TextIndex:
@@ -28,18 +27,27 @@ class TextIndex:
 class FakeCompileService:
     """Compiles any constraint to `TextIndex("ok")`, or raises what it is told to."""
 
-    def __init__(self, error: ConstraintError | None = None) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
         self.error = error
         self.compiled: list[Constraint] = []
 
     def is_text(self, token_id: int) -> bool:
         return token_id >= 32
 
-    async def compile(self, constraint: Constraint) -> Compiled:
+    async def compile(self, constraint: Constraint, caller: str = "") -> Compiled:
         if self.error is not None:
             raise self.error
         self.compiled.append(constraint)
-        return Compiled(constraint, TextIndex("ok"))  # type: ignore[arg-type]
+        return compiled(constraint, TextIndex("ok"))
+
+
+def compiled(constraint: Constraint, index: TextIndex) -> Compiled:
+    """As the compile service gives it."""
+
+    async def check(tokens: list[int]) -> bool:
+        return spells_an_answer(index, tokens)  # type: ignore[arg-type]
+
+    return Compiled(constraint, index, check)  # type: ignore[arg-type]
 
 
 def sample(tokens: list[int], finish_reason: str | None = None, index: int = 0) -> SimpleNamespace:

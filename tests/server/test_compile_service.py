@@ -1,122 +1,260 @@
-"""Compilation happens once, off the event loop, and is remembered; refusals are not."""
+"""Constraints through the service and real workers: compiled once, found again after a restart, refused, given up, flushed."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
 import server.compile_service as module
+from guided.cache import Disk
+from guided.compiler import writable_network
 from guided.constraint import Constraint
-from guided.errors import InvalidConstraint
+from guided.errors import InvalidConstraint, LimitExceeded
 from guided.limits import Limits
-from server.compile_service import Compiled, CompileService
+from guided.workers import Overloaded, Pool, PoolOptions, Priority
+from server.compile_service import CompileService, spells_an_answer
+from server.refusals import Refusals
+from tests.index.test_token_index import VOCABULARY
 from tests.server.fakes import TextIndex, tokens_of
+from tests.workers.live_pool import loop
+from tests.workers.test_pool import EXPLOSION, RECURSIVE, tokens
+
+__all__ = ["loop"]
 
 
-class Compiler:
-    """Takes `seconds` and counts its calls."""
+class Live:
+    """A service that can be stopped and started again on the same folder."""
 
-    def __init__(self, seconds: float = 0.0, error: Exception | None = None) -> None:
-        self.seconds = seconds
-        self.error = error
-        self.calls: list[str] = []
-        self.threads: set[int] = set()
+    def __init__(self, loop, folder, **options) -> None:
+        self._loop = loop
+        self._folder = folder
+        self._options = {"limits": Limits(seconds=2.0, states=5_000), "nice": 0, **options}
 
-    def __call__(self, constraint, vocabulary, limits):
-        self.calls.append(constraint.value[0])
-        self.threads.add(threading.get_ident())
-        time.sleep(self.seconds)
-        if self.error is not None:
-            raise self.error
-        return TextIndex(constraint.value[0])
+    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
 
+    def start(self, memory_bytes: int = 64 << 20) -> CompileService:
+        async def made() -> CompileService:
+            pool = Pool(VOCABULARY, PoolOptions(self._folder, **self._options))
+            disk = Disk(self._folder, VOCABULARY, rebuild=lambda c: writable_network(c, VOCABULARY))
+            service = CompileService(VOCABULARY, pool, disk, memory_bytes=memory_bytes)
+            await service.start()
+            return service
 
-@pytest.fixture
-def compiler(monkeypatch) -> Compiler:
-    made = Compiler()
-    monkeypatch.setattr(module, "compile", made)
-    return made
+        self.service = self.wait(made())
+        return self.service
 
+    def restart(self) -> CompileService:
+        self.wait(self.service.close())
+        return self.start()
 
-def service(capacity: int = 8) -> CompileService:
-    return CompileService(None, limits=Limits(), capacity=capacity)  # type: ignore[arg-type]
-
-
-def choice(text: str) -> Constraint:
-    return Constraint.choice([text])
+    def compile(self, constraint: Constraint, caller: str = ""):
+        return self.wait(self.service.compile(constraint, caller))
 
 
-def test_those_who_ask_together_share_one_compilation(compiler):
-    compiler.seconds = 0.05
+@pytest.fixture(scope="module")
+def live(loop, tmp_path_factory):
+    made = Live(loop, tmp_path_factory.mktemp("indexes"))
+    made.start()
+    yield made
+    made.wait(made.service.close())
 
-    async def ask():
-        shared = service()
-        return await asyncio.gather(*(shared.compile(choice("a")) for _ in range(20)))
 
-    answers = asyncio.run(ask())
-    assert len(compiler.calls) == 1
+def choice(*texts: str) -> Constraint:
+    return Constraint.choice(texts)
+
+
+def test_those_who_ask_together_share_one_compilation(live):
+    async def ask() -> list:
+        return await asyncio.gather(*(live.service.compile(choice("together")) for _ in range(20)))
+
+    before = live.service.tally.found["compiled"]
+    answers = live.wait(ask())
+    assert live.service.tally.found["compiled"] == before + 1
     assert all(answer is answers[0] for answer in answers)
+    assert answers[0].index.is_closed and answers[0].fewest_tokens is not None
 
 
-def test_what_was_compiled_is_remembered_up_to_the_capacity(compiler):
-    async def ask():
-        small = service(capacity=2)
-        for text in ("a", "b", "a", "c", "a", "b"):
-            await small.compile(choice(text))
-
-    asyncio.run(ask())
-    assert compiler.calls == ["a", "b", "c", "b"]  # "b" was used least recently when "c" came
-
-
-def test_the_event_loop_goes_on(compiler):
-    compiler.seconds = 0.3
-
-    async def ask():
-        shared = service()
-        waiting = asyncio.create_task(shared.compile(choice("a")))
+def test_the_event_loop_goes_on(live):
+    async def ask() -> int:
+        waiting = asyncio.create_task(live.service.compile(choice(*(f"{n:05}" for n in range(3000)))))
         ticks = 0
         while not waiting.done():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.001)
             ticks += 1
+        await waiting
         return ticks
 
-    assert asyncio.run(ask()) > 10
-    assert threading.get_ident() not in compiler.threads
+    assert live.wait(ask()) > 10
 
 
-def test_refusals_reach_everybody_and_are_not_remembered(compiler):
-    compiler.error = InvalidConstraint("no")
-
-    async def ask():
-        shared = service()
-        for _ in range(2):
-            refused = await asyncio.gather(
-                shared.compile(choice("a")), shared.compile(choice("a")), return_exceptions=True
-            )
-            assert [type(r) for r in refused] == [InvalidConstraint, InvalidConstraint]
-
-    asyncio.run(ask())
-    assert len(compiler.calls) == 2
+def test_a_restart_is_warm(live):
+    constraint = choice("warm", "warmer")
+    for _ in range(3):
+        live.compile(constraint)
+    service = live.restart()
+    assert service.memory.get(constraint.digest) is not None, "used in the last run: in memory before anybody asks"
+    assert service.tally.found["compiled"] == 0
+    hits = service.memory.hits
+    assert live.compile(constraint).constraint == constraint
+    assert service.memory.hits == hits + 1
 
 
-def test_a_caller_that_leaves_does_not_cancel_the_others(compiler):
-    compiler.seconds = 0.1
+def test_memory_is_bounded_and_the_disk_is_behind_it(live):
+    service = live.service
+    capacity, service.memory.capacity_bytes = service.memory.capacity_bytes, 1 << 20
+    try:
+        constraints = [choice(f"bounded {n}") for n in range(8)]
+        for constraint in constraints:
+            live.compile(constraint)
+        assert service.memory.used_bytes <= 1 << 20 and service.memory.evictions > 0
+        compiled = service.tally.found["compiled"]
+        live.compile(constraints[0])
+        assert service.tally.found["compiled"] == compiled
+    finally:
+        service.memory.capacity_bytes = capacity
 
-    async def ask():
-        shared = service()
-        leaving = asyncio.create_task(shared.compile(choice("a")))
-        staying = asyncio.create_task(shared.compile(choice("a")))
-        await asyncio.sleep(0.02)
+
+def test_refusals_are_remembered_for_what_they_say(live):
+    bad = Constraint.regex("(")
+    for _ in range(3):
+        with pytest.raises(InvalidConstraint, match="column 1"):
+            live.compile(bad)
+    assert live.service.tally.refusals["invalid_constraint"] == 1, "the second and third did not reach a worker"
+
+
+def test_what_is_not_quick_gets_a_second_longer_attempt(live, monkeypatch):
+    monkeypatch.setattr(module, "_QUICK_SECONDS", -1.0)  # over before it begins
+    constraint = Constraint.json_schema({"properties": {f"p{n}": {"type": "integer"} for n in range(50)}})
+    with pytest.raises(LimitExceeded) as caught:
+        quick = live.service._job("compile", constraint, seconds=-1.0)
+        live.wait(live.service.pool.run(quick, Priority.QUICK))
+    assert caught.value.limit == "seconds"
+    assert live.compile(constraint).constraint == constraint
+
+
+@pytest.mark.parametrize(
+    ("error", "remembered"),
+    [
+        (InvalidConstraint("no", column=3, source="abcdef"), True),
+        (LimitExceeded("too many", limit="states"), True),
+        (LimitExceeded("too slow", limit="seconds"), False),
+        (LimitExceeded("too slow", limit="wall_seconds"), False),
+        (LimitExceeded("too large", limit="memory_bytes"), False),
+        (LimitExceeded("died", limit="worker"), False),
+    ],
+)
+def test_which_refusals_are_remembered(error, remembered, monkeypatch):
+    refusals = Refusals()
+    refusals.remember("digest", error)
+    if remembered:
+        with pytest.raises(type(error)) as caught:
+            refusals.raise_known("digest")
+        assert caught.value.describe() == error.describe()
+        monkeypatch.setattr("server.refusals.time.monotonic", lambda: float("inf"))  # the minute is over
+    refusals.raise_known("digest")
+
+
+def test_who_leaves_takes_the_compilation_along_but_not_the_others(live):
+    async def leave() -> Any:
+        leaving = asyncio.create_task(live.service.compile(choice("left")))
+        staying = asyncio.create_task(live.service.compile(choice("left")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
         leaving.cancel()
         return await staying
 
-    assert asyncio.run(ask()).constraint == choice("a")
+    assert live.wait(leave()).constraint == choice("left")
+
+    async def all_leave() -> None:
+        leaving = asyncio.create_task(live.service.compile(choice("all left")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        assert choice("all left").digest not in live.service._flights
+
+    live.wait(all_leave())
+    assert live.compile(choice("all left")).index is not None
+
+
+def test_an_index_that_grows_is_used_and_checked_by_workers(live):
+    compiled = live.compile(RECURSIVE)
+    assert compiled.index is None and compiled.fewest_tokens is None
+    for text, complete in [("(x)", True), ("(x", False), ("y", False)]:
+        assert live.wait(compiled.satisfied_by(tokens(text))) is complete
+
+
+def test_what_needs_longer_is_closed_with_nobody_waiting(live):
+    wide = Constraint.regex("[ab]{2,400}c")
+    live.service._close_seconds, before = 0.0, live.service._close_seconds
+    try:
+        assert live.compile(wide).index is None
+        assert live.wait(live.service.warm(wide))
+        assert live.compile(wide).index is not None
+        assert not live.wait(live.service.warm(EXPLOSION)), "5,000 states are not enough: it goes on growing"
+    finally:
+        live.service._close_seconds = before
+
+
+def test_found_by_digest(live):
+    constraint = choice("by digest")
+    assert live.wait(live.service.find(constraint.digest)) is None
+    live.compile(constraint)
+    assert live.wait(live.service.find(constraint.digest)) == constraint
+    live.service.memory.flush()
+    assert live.wait(live.service.find(constraint.digest)) == constraint
+    for name in ("", "../../etc/passwd", "AB" * 32, "a" * 63):
+        assert live.wait(live.service.find(name)) is None
+
+
+def test_describe(live):
+    facts = live.wait(live.service.describe(Constraint.regex("[ab]{1,3}")))
+    assert facts["closed"] and facts["digest"] == Constraint.regex("[ab]{1,3}").digest
+    assert (facts["fewest_tokens"], facts["most_tokens"]) == (1, 3)
+
+
+def test_flush(live):
+    live.compile(choice("flushed"))
+    removed = live.wait(live.service.flush())
+    assert removed["memory"] >= 1 and removed["disk"] >= 1
+    compiled = live.service.tally.found["compiled"]
+    live.compile(choice("flushed"))
+    assert live.service.tally.found["compiled"] == compiled + 1
+
+
+def test_a_full_queue_is_overload(loop, tmp_path):
+    small = Live(loop, tmp_path, queued=2)
+    small.start()
+    try:
+
+        async def storm() -> list:
+            asked = (small.service.compile(choice(f"{n}"), f"caller {n}") for n in range(12))
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+        answers = small.wait(storm())
+        refused = [a for a in answers if isinstance(a, Overloaded)]
+        assert refused and all(a.retry_seconds >= 1 for a in refused)
+        assert len(refused) < 12
+    finally:
+        small.wait(small.service.close())
+
+
+def test_without_a_disk_everything_works(loop, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    bare = Live(loop, tmp_path / "file" / "indexes")
+    bare.start()
+    try:
+        compiled = bare.compile(choice("ok"))
+        assert bare.wait(compiled.satisfied_by(tokens("ok")))
+        assert not bare.wait(compiled.satisfied_by(tokens("o")))
+    finally:
+        bare.wait(bare.service.close())
 
 
 @pytest.mark.parametrize(("text", "complete"), [("ok", True), ("o", False), ("", False), ("okk", False), ("no", False)])
-def test_satisfied_by(text, complete):
-    compiled = Compiled(choice("ok"), TextIndex("ok"))  # type: ignore[arg-type]
-    assert compiled.satisfied_by(tokens_of(text)) is complete
+def test_spells_an_answer(text, complete):
+    assert spells_an_answer(TextIndex("ok"), tokens_of(text)) is complete  # type: ignore[arg-type]

@@ -11,13 +11,12 @@ from vllm.sampling_params import StructuredOutputsParams
 
 from guided.constraint import Constraint
 from guided.vllm_adapters.params import from_extra_args
-from server.compile_service import Compiled
 from server.engine import Pending, verified, with_constraint
-from tests.server.fakes import TextIndex, output, sample, tokens_of
+from tests.server.fakes import TextIndex, compiled, output, sample, tokens_of
 
 EOS = 2
 CONSTRAINT = Constraint.choice(["ok"])
-COMPILED = Compiled(CONSTRAINT, TextIndex("ok"))  # type: ignore[arg-type]
+COMPILED = compiled(CONSTRAINT, TextIndex("ok"))
 
 
 def test_constraint_replaces_vllms_own():

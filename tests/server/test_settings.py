@@ -17,7 +17,7 @@ def test_defaults_and_environment(monkeypatch, tmp_path):
     assert (limits.seconds, limits.states) == (2.5, 7)
 
 
-@pytest.mark.parametrize(("name", "value"), [("GUIDED_COMPILE_SECONDS", "0"), ("GUIDED_INDEX_CACHE_SIZE", "many")])
+@pytest.mark.parametrize(("name", "value"), [("GUIDED_COMPILE_SECONDS", "0"), ("GUIDED_MEMORY_CACHE_BYTES", "many")])
 def test_bad_values_are_errors(monkeypatch, tmp_path, name, value):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(name, value)

@@ -1,0 +1,57 @@
+"""In: a request that waits for a compilation; out: whose it is, and that its client left. Knows no constraint."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from starlette.types import Receive, Scope
+
+from guided.workers import Overloaded
+from server.errors import RequestRefused
+
+Result = TypeVar("Result")
+
+
+class ClientLeft(Exception):
+    """The connection was closed; there is nobody to answer."""
+
+
+def caller_of(scope: Scope) -> str:
+    """What stands for the caller where requests take turns: a digest of the API key, or the address where there is none."""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            return hashlib.sha256(value).hexdigest()
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of `work`, which is cancelled when the client leaves. The request's body has been received.
+
+    Raises:
+        ClientLeft.
+    """
+    working = asyncio.create_task(work)
+    leaving = asyncio.create_task(_left(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientLeft
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def overloaded(error: Overloaded) -> RequestRefused:
+    """HTTP 429 with Retry-After."""
+    message = f"{error}; try again in {error.retry_seconds} s"
+    return RequestRefused(message, "overloaded", status=429, retry_seconds=error.retry_seconds)
