@@ -7,7 +7,6 @@ the workers, who also check the answers that were made with it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -238,11 +237,14 @@ class CompileService:
 
     async def _close(self, constraint: Constraint) -> None:
         job = self._job("close", constraint, closing_seconds=_CLOSE_SECONDS)
-        with contextlib.suppress(ConstraintError, Overloaded):  # nothing is lost
+        try:
             outcome = await self.pool.run(job, Priority.BACKGROUND)
-            stored = await asyncio.to_thread(self.disk.load, constraint.digest) if outcome["closed"] else None
-            if stored is not None:
-                self._remember(constraint, stored.index)
+        except (ConstraintError, Overloaded):  # nothing is lost, and a machine that is less busy may manage
+            self._tried.discard(constraint.digest)
+            return
+        stored = await asyncio.to_thread(self.disk.load, constraint.digest) if outcome["closed"] else None
+        if stored is not None:
+            self._remember(constraint, stored.index)
 
     # --- for the routes -----------------------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class Remote:
         def remove(client: Redis) -> int:
             count = 0
             for name in client.scan_iter(match=f"{self._prefix}*", count=500):
-                count += client.unlink(name)
+                count += int(client.unlink(name))  # type: ignore[arg-type]  # typed for both kinds of clients
             return count
 
         return self._ask(remove) or 0

@@ -88,7 +88,8 @@ class Queue:
             own = len(line.callers.get(ticket.caller, ()))
             if line.length >= places or own >= max(1, places // _SHARE):
                 raise Overloaded("too many constraints are waiting to be compiled", self.retry_seconds)
-            ticket.expires = time.monotonic() + self._patience_seconds
+            if ticket.priority is not Priority.BACKGROUND:
+                ticket.expires = time.monotonic() + self._patience_seconds
         self.put_back(ticket)
 
     def put_back(self, ticket: Ticket) -> None:
