@@ -8,6 +8,8 @@ are replayed in their order. Front ends are deterministic, so the numbers come o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -81,13 +83,22 @@ def from_arrays(arrays: Arrays, rebuild: Callable[[], Network], budget: Budget) 
 
 
 class _StoredNetwork(Network):
-    """Stands in for the network until a late rule is asked for."""
+    """Stands in for the network until a late rule is asked for; what else is asked of a network is answered from the arrays."""
 
     def __init__(self, dfa: LazyDfa, rebuild: Callable[[], Network], late_rules: list[int]) -> None:
         super().__init__()
         self._dfa = dfa
         self._rebuild = rebuild
         self.late_rules = late_rules
+        known_sets = dfa._mirrored[3]
+        has_class = dfa.network.set_has_class[:known_sets, : len(dfa._class_bytes)]
+        for row in has_class.tolist():
+            members = (members for members, has in zip(dfa._class_bytes, row, strict=True) if has)
+            self.byte_sets.append(reduce(or_, members, 0))
+
+    @property
+    def size(self) -> tuple[int, int, int, int]:
+        return self._dfa._mirrored
 
     def build(self, rule: int) -> int:
         """Puts the real network into the automaton and builds the rule there. Raises StaleSnapshot."""

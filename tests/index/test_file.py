@@ -146,6 +146,8 @@ def test_what_was_known_needs_no_network(tmp_path):
         raise AssertionError("the network was built again")
 
     stored = file.load(tmp_path / "a.index", VOCABULARY, rebuild=never)
+    assert stored.index._dfa.source.size == index._dfa.source.size
+    assert stored.index._dfa.source.byte_sets == index._dfa.source.byte_sets
     assert list(walks(stored.index, seed=5)) == before
 
 
