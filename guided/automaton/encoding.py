@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.char_nfa import CharNfa
-from guided.automaton.charset import ASCII, CharSet
+from guided.automaton.charset import ANY, ASCII, CharSet
 from guided.automaton.network import BYTES, CALL, EPSILON, ByteSet, Network, byte_range, byte_set
 
 Ranges = tuple[tuple[int, int], ...]
@@ -95,7 +96,8 @@ class JsonStringEncoder(_RuleEncoder):
 
     Raw UTF-8 for what needs no escape, the short escapes of RFC 8259, and `\\uXXXX` in either hex case: for every
     character with `unicode_escapes`, else only for control characters that have no short escape. Characters beyond
-    U+FFFF are surrogate pairs; a lone surrogate cannot be written. Its rules are late ones.
+    U+FFFF are surrogate pairs; a lone surrogate cannot be written. Those of unusual sets
+    beyond ASCII are late rules.
     """
 
     def __init__(self, network: Network, unicode_escapes: bool = True) -> None:
@@ -111,12 +113,11 @@ class JsonStringEncoder(_RuleEncoder):
         single = _ascii_bytes(raw)
         if not (wide or escaped or short):
             return single, -1
-        return single, self.network.rule(lambda: self._build(wide, short, escaped))
+        return single, _rule(self.network, lambda start, end: self._build(start, wide, short, escaped, end))
 
-    def _build(self, wide: CharSet, short: ByteSet, escaped: CharSet) -> int:
+    def _build(self, start: int, wide: CharSet, short: ByteSet, escaped: CharSet, end: int) -> None:
         """Everything but single bytes. What lies beyond ASCII is often the same for many sets, and has rules of its own."""
         network = self.network
-        start, end = network.state(), network.state(final=True)
         if wide:
             network.call(start, self._shared("raw", wide), end)
         if escaped or short:
@@ -124,29 +125,35 @@ class JsonStringEncoder(_RuleEncoder):
             network.edge(start, 1 << ord("\\"), backslash)
             if short:
                 network.edge(backslash, short, end)
-            _add_hex_escapes(network, backslash, escaped & ASCII, end)
+            _add_ascii_escapes(network, backslash, _ascii_bytes(escaped), end)
             if escaped - ASCII:
                 network.call(backslash, self._shared("hex", escaped - ASCII), end)
-        return start
 
     def _shared(self, kind: str, characters: CharSet) -> int:
-        """A late rule for characters beyond ASCII: their UTF-8 bytes, or their hex escapes after the backslash."""
+        """A rule for characters beyond ASCII: their UTF-8 bytes, or their hex escapes after the backslash."""
         known = self._beyond_ascii.get((kind, characters))
         if known is None:
-            add = add_utf8 if kind == "raw" else _add_hex_escapes
-
-            def build() -> int:
-                start, end = self.network.state(), self.network.state(final=True)
-                add(self.network, start, characters, end)
-                return start
-
-            known = self._beyond_ascii[(kind, characters)] = self.network.rule(build)
+            part = lambda: self.network.include(_wide_part(kind, characters))  # noqa: E731
+            # That of all of them is wanted nearly always, those of others may be large.
+            rule = part() if characters == _WIDE else self.network.rule(lambda: self.network.rule_start[part()])
+            known = self._beyond_ascii[(kind, characters)] = rule
         return known
+
+
+@lru_cache(maxsize=256)
+def _wide_part(kind: str, characters: CharSet) -> Network:
+    """The network of one character beyond ASCII; it is the same in every network."""
+    network = Network()
+    add = add_utf8 if kind == "raw" else _add_hex_escapes
+    network.root = _rule(network, lambda start, end: add(network, start, characters, end))
+    return network
 
 
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _MUST_ESCAPE = CharSet.range(0, 0x1F) | CharSet.of('"\\')
 _ONLY_HEX = CharSet.range(0, 0x1F) - CharSet.of("\b\f\n\r\t")
+
+_WIDE = ANY - ASCII
 
 _CONTINUATION: list[ByteSet] = [1 << (0x80 + digit) for digit in range(64)]
 _HEX: list[ByteSet] = [byte_set({ord(f"{digit:x}"), ord(f"{digit:X}")}) for digit in range(16)]
@@ -192,6 +199,22 @@ def add_utf8(network: Network, source: int, characters: CharSet, target: int) ->
         part = characters & members
         if part:
             _DigitTree(network, digits, target, shared).grow(source, part.ranges)
+
+
+def _add_ascii_escapes(network: Network, backslash: int, characters: ByteSet, target: int) -> None:
+    """From the state after a backslash to target over the `u00XX` of an ASCII character."""
+    by_second: dict[ByteSet, ByteSet] = {}  # the spellings of the last digit -> those of the digit before it
+    for digit in range(8):
+        second = sum(_HEX[last] for last in range(16) if characters >> (16 * digit + last) & 1)
+        if second:
+            by_second[second] = by_second.get(second, 0) | _HEX[digit]
+    if by_second:
+        prefix = network.state()
+        network.literal(backslash, b"u00", prefix)
+        for second, first in by_second.items():
+            following = network.state()
+            network.edge(prefix, first, following)
+            network.edge(following, second, target)
 
 
 def _add_hex_escapes(network: Network, backslash: int, characters: CharSet, target: int) -> None:

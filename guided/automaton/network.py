@@ -152,6 +152,25 @@ class Network:
         _append(self.target, target[order])
         return base
 
+    def include(self, part: Network) -> int:
+        """Copies a network without late rules into this one; returns the rule that is its root here."""
+        assert part.is_complete
+        states, edges, rules = len(self.final), len(self.kind), len(self.rule_start)
+        kind = np.array(part.kind, dtype=np.int8)
+        label = np.array(part.label, dtype=np.int32)
+        ids = np.array([self.byte_set_id(symbols) for symbols in part.byte_sets], dtype=np.int32)
+        reads, calls = kind == BYTES, (kind == CALL) | (kind == CALL_AGAIN)
+        label[reads] = ids[label[reads]]
+        label[calls] += rules
+        _append(self.first_edge, _shifted(part.first_edge, edges))
+        _append(self.next_edge, _shifted(part.next_edge, edges))
+        _append(self.target, _shifted(part.target, states))
+        _append(self.rule_start, _shifted(part.rule_start, states))
+        _append(self.kind, kind)
+        _append(self.label, label)
+        self.final.extend(part.final)
+        return rules + part.root
+
     def byte_set_id(self, symbols: ByteSet) -> int:
         """The label of edges over a set of bytes."""
         known = self._byte_set_ids.get(symbols)
@@ -261,6 +280,13 @@ class Network:
             else:
                 self.next_edge[previous] = following
             edge = following
+
+
+def _shifted(numbers: array, offset: int) -> np.ndarray:
+    """Numbers that refer to something, which has moved by `offset`; -1 refers to nothing."""
+    values = np.array(numbers, dtype=np.int32)
+    values[values >= 0] += offset
+    return values
 
 
 def _append(flat: array, values: np.ndarray) -> None:

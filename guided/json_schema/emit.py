@@ -7,8 +7,9 @@ array or object is one rule for each state of its progress, entered by a call in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
+from guided.automaton.char_dfa import CharDfa
 from guided.automaton.encoding import JsonStringEncoder
 from guided.automaton.network import Network
 from guided.errors import LimitExceeded
@@ -27,8 +28,9 @@ from guided.json_schema.progress import ArrayProgress, ArrayState, ObjectProgres
 from guided.json_schema.reading import Shape
 from guided.json_schema.string_text import StringText
 from guided.json_schema.strings import StringShape
-from guided.json_schema.whitespace import Style, Whitespace
+from guided.json_schema.whitespace import LINE, Style, Whitespace
 
+_ANY_NAME = CharDfa.everything()
 _LITERALS = {None: b"null", True: b"true", False: b"false"}
 
 
@@ -47,6 +49,7 @@ class Emitter:
             final=True
         )  # where rules end; has no edges, so calls to it are calls in last position
         self._values: dict[tuple[Goal, Style], int] = {}
+        self._leaves: dict[tuple[Shape, ...], int] = {}
         self._containing: dict[Goal, bool] = {}
         self._names: dict[str, int] = {}
         self._members: dict[tuple[int, int, Style], int] = {}
@@ -73,11 +76,29 @@ class Emitter:
     def value_rule(self, goal: Goal, style: Style) -> int:
         """A rule that reads one value of a satisfiable goal."""
         if not self._has_containers(goal):
-            style = self.whitespace.plain(style)
+            return self._leaf_rule(goal)
         known = self._values.get((goal, style))
         if known is None:
-            known = self._values[(goal, style)] = self.late(lambda: self._build_value(goal, style))
+            known = self._values[(goal, style)] = self.late(lambda: self._build_value(self._shapes(goal), style))
         return known
+
+    def _leaf_rule(self, goal: Goal) -> int:
+        """A rule that reads a value that is no container; equal ones share it, wherever they are."""
+        shapes = self._shapes(goal)
+        known = self._leaves.get(shapes)
+        if known is None:
+            match shapes:
+                case (StringShape() as shape,):
+                    known = self.strings.quoted(shape)
+                case _:
+                    known = self.late(lambda: self._build_value(shapes, LINE))
+            self._leaves[shapes] = known
+        return known
+
+    def _shapes(self, goal: Goal) -> tuple[Shape, ...]:
+        """Everything that a value may be."""
+        alternatives, has_value = self.normal_form.alternatives, self.normal_form.has_value
+        return tuple(shape for kind in TYPES for shape in alternatives(goal, kind) if has_value(shape))
 
     def _has_containers(self, goal: Goal) -> bool:
         """May the value be an array or object, written in a style of its own?"""
@@ -87,12 +108,10 @@ class Emitter:
             known = self._containing[goal] = bool(alternatives(goal, "array") or alternatives(goal, "object"))
         return known
 
-    def _build_value(self, goal: Goal, style: Style) -> int:
+    def _build_value(self, shapes: tuple[Shape, ...], style: Style) -> int:
         start = self.network.state()
-        for kind in TYPES:
-            for shape in self.normal_form.alternatives(goal, kind):
-                if self.normal_form.has_value(shape):
-                    self._shape(start, shape, style)
+        for shape in shapes:
+            self._shape(start, shape, style)
         return start
 
     def _shape(self, start: int, shape: Shape, style: Style) -> None:
@@ -121,20 +140,46 @@ class Emitter:
             before = self.network.state()
             self.whitespace.empty(opened, style, before)
             self.network.edge(before, 1 << brackets[1], self.end)
-        steps = writer.live_steps(progress.start)
-        if steps:
+        if writer.goes_on(progress.start):
             for inner in self.whitespace.inner_styles(style):
-                first = self.late(lambda inner=inner: self._first(writer, brackets, inner, steps))
+                first = self.late(lambda inner=inner: self._members_from(writer, brackets, inner, progress.start))
                 before = self.network.state()
                 self.whitespace.opened(opened, inner, before)
                 self.network.call(before, first, self.end)
 
-    def _first(self, writer: _Writer, brackets: bytes, inner: Style, steps: list[Step]) -> int:
-        start = self.network.state()
-        self._follow(start, writer, brackets, inner, steps)
-        return start
+    def _members_from(self, writer: _Writer, brackets: bytes, inner: Style, state: ArrayState | ObjectState) -> int:
+        """The state where one more member begins; there is one."""
+        known = writer.openings.get((inner, state))
+        if known is None:
+            if writer.is_chain:
+                self._chain(writer, brackets, inner, state)
+            else:
+                start = writer.openings[(inner, state)] = self.network.state()
+                self._follow(start, writer, brackets, inner, writer.live(writer.progress.steps(state)))
+            known = writer.openings[(inner, state)]
+        assert known is not None, "somebody asked before whether it goes on"
+        return known
 
-    def _follow(self, source: int, writer: _Writer, brackets: bytes, inner: Style, steps: list[Step]) -> None:
+    def _chain(self, writer: _Writer, brackets: bytes, inner: Style, first: ObjectState) -> None:
+        """`openings` of a state and of those after it: the next property comes, or it is passed over."""
+        progress = writer.progress
+        states: list[ObjectState] = []
+        following: ObjectState | None = first
+        while following is not None and (inner, following) not in writer.openings:
+            states.append(following)
+            following = progress.passed_over(following)
+        rest = None if following is None else writer.openings[(inner, following)]
+        for state in reversed(states):
+            steps = list(writer.live(progress.first_steps(state)))
+            if steps:
+                start = self.network.state()
+                self._follow(start, writer, brackets, inner, steps)
+                if rest is not None:
+                    self.network.epsilon(start, rest)
+                rest = start
+            writer.openings[(inner, state)] = rest
+
+    def _follow(self, source: int, writer: _Writer, brackets: bytes, inner: Style, steps: Iterable[Step]) -> None:
         """One more member, and then what is left to do after it."""
         for step in steps:
             self.network.call(
@@ -147,28 +192,19 @@ class Emitter:
         known = writer.written.get((inner, following))
         if known is None:
             known = writer.written[(inner, following)] = self.network.state()
-            self.network.call(known, self._rest(writer, brackets, inner, following), self.end)
-        return known
-
-    def _rest(self, writer: _Writer, brackets: bytes, inner: Style, state: ArrayState | ObjectState) -> int:
-        """A rule that reads what is left after a member: a comma and more, or the closing bracket."""
-        known = writer.rests.get((inner, state))
-        if known is None:
-            build = lambda: self._build_rest(writer, brackets, inner, state)  # noqa: E731
-            known = writer.rests[(inner, state)] = self.late(build)
+            rest = self.late(lambda: self._build_rest(writer, brackets, inner, following))
+            self.network.call(known, rest, self.end)
         return known
 
     def _build_rest(self, writer: _Writer, brackets: bytes, inner: Style, state: ArrayState | ObjectState) -> int:
+        """A rule that reads what is left after a member: a comma and more, or the closing bracket."""
         start = self.network.state()
         if writer.progress.may_end(state):
             before = self.network.state()
             self.whitespace.closing(start, inner, before)
             self.network.edge(before, 1 << brackets[1], self.end)
-        steps = writer.live_steps(state)
-        if steps:
-            next_member = self.network.state()
-            self.whitespace.comma(start, inner, next_member)
-            self._follow(next_member, writer, brackets, inner, steps)
+        if writer.goes_on(state):
+            self.whitespace.comma(start, inner, self._members_from(writer, brackets, inner, state))
         return start
 
     # --- property names -----------------------------------------------------------------------------------------------
@@ -204,14 +240,25 @@ class _Writer(ABC):
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
-        self.rests: dict[tuple, int] = {}
-        self.written: dict[tuple, int] = {}
+        self.written: dict[tuple, int] = {}  # (style, state) -> the network's state after a member
+        self.openings: dict[
+            tuple, int | None
+        ] = {}  # (style, state) -> where one more member begins; None: there is none
         self._live: dict[ArrayState | ObjectState, bool] = {}
 
-    def live_steps(self, state) -> list[Step]:
-        """The steps from a state whose value exists and after which the container can be completed."""
+    @property
+    def is_chain(self) -> bool:
+        """What may come next is the first of what is left, or what may come after that was passed over."""
+        return False
+
+    def live(self, steps: Iterator[Step]) -> Iterator[Step]:
+        """The steps whose value exists and after which the container can be completed."""
         satisfiable: Callable[[Goal], bool] = self.emitter.normal_form.satisfiable
-        return [step for step in self.progress.steps(state) if satisfiable(step.goal) and self._is_live(step.following)]
+        return (step for step in steps if satisfiable(step.goal) and self._is_live(step.following))
+
+    def goes_on(self, state) -> bool:
+        """May one more member be written?"""
+        return any(True for _ in self.live(self.progress.steps(state)))
 
     def _is_live(self, state) -> bool:
         known = self._live.get(state)
@@ -251,6 +298,10 @@ class _Properties(_Writer):
         super().__init__(emitter)
         self.progress = ObjectProgress(shape, emitter.normal_form, emitter.any_order)
 
+    @property
+    def is_chain(self) -> bool:
+        return self.progress.is_plain and not self.emitter.any_order
+
     def always_live(self) -> bool:
         return self.progress.is_plain
 
@@ -268,6 +319,6 @@ class _Properties(_Writer):
         """A rule that reads a name of the cell."""
         known = frozenset(self.progress.names)
         if not cell.tests:
-            return self.emitter.strings.quoted_other(known)
+            return self.emitter.strings.quoted_language(_ANY_NAME, known)
         language = self.emitter.normal_form.names.satisfying(cell.tests)
         return self.emitter.strings.quoted_language(language, frozenset(filter(language.contains, known)))

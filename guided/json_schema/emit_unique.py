@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from guided.json_schema.arrays import ArrayShape
 from guided.json_schema.formulas import Goal
-from guided.json_schema.number_text import NumberSpelling, Prefix, spellings
+from guided.json_schema.number_spelling import NumberSpelling, Prefix, spellings
+from guided.json_schema.number_text import BELOW, START
 from guided.json_schema.numbers import NumberShape
 from guided.json_schema.strings import StringShape
 from guided.json_schema.unique import Fingerprints, Values, Written, can_fill, coarse_key, values_of, without
@@ -133,7 +134,7 @@ class UniqueItems:
         left = without(shape, written)
         if left is None:
             return
-        spelling = NumberSpelling(self.emitter.numbers, left)
+        spelling = NumberSpelling(left)
         rules: dict[Prefix, int] = {}
 
         def rule(prefix: Prefix) -> int:
@@ -144,26 +145,23 @@ class UniqueItems:
 
         def build(prefix: Prefix) -> int:
             state = self.network.state()
-            value = spelling.value(prefix)
-            if prefix.after != 0 and value in left:
-                self.network.call(state, rest(("number", value)), self.emitter.end)
-            self._moves(state, [(symbols, rule(following)) for symbols, following in spelling.moves(prefix)])
+            if spelling.ends(prefix):
+                self.network.call(state, rest(("number", spelling.value(prefix))), self.emitter.end)
+            add_moves(state, prefix)
             return state
 
-        self._moves(
-            source, [(symbols, rule(following)) for symbols, following in spelling.moves(Prefix(False, 0, 0, None))]
-        )
-        below = spelling.moves(Prefix(True, 0, 0, None))
-        if below:
-            minus = self.network.state()
-            self.network.edge(source, 1 << ord("-"), minus)
-            self._moves(minus, [(symbols, rule(following)) for symbols, following in below])
+        def add_moves(origin: int, prefix: Prefix) -> bool:
+            moves = spelling.moves(prefix)
+            for character, following in moves:
+                after = self.network.state()
+                self.network.edge(origin, 1 << ord(character), after)
+                self.network.call(after, rule(following), self.emitter.end)
+            return bool(moves)
 
-    def _moves(self, source: int, moves: list[tuple[int, int]]) -> None:
-        for symbols, rule in moves:
-            after = self.network.state()
-            self.network.edge(source, symbols, after)
-            self.network.call(after, rule, self.emitter.end)
+        add_moves(source, START)
+        minus = self.network.state()
+        if add_moves(minus, BELOW):
+            self.network.edge(source, 1 << ord("-"), minus)
 
     def _string(self, source: int, shape: StringShape, written: Written, rest: Continue) -> None:
         prints = Fingerprints(self.normal_form.languages.counted(shape), written)

@@ -166,6 +166,19 @@ class ObjectProgress:
         yield from self.known_steps(state)
         yield from self.unknown_steps(state)
 
+    def first_steps(self, state: ObjectState) -> Iterator[Step[ObjectState]]:
+        """In schema order and of a plain shape: the steps that do not pass over a property."""
+        if state.left:
+            bit = state.left & -state.left
+            following = replace(state, left=state.left ^ bit, count=min(state.count + 1, self._most_count))
+            return self._named_steps(bit.bit_length() - 1, following)
+        return self.unknown_steps(state)
+
+    def passed_over(self, state: ObjectState) -> ObjectState | None:
+        """In schema order and of a plain shape: the state without the first property that is left, if it may be missing."""
+        bit = state.left & -state.left
+        return None if not bit or bit & self.required else replace(state, left=state.left ^ bit)
+
     def known_steps(self, state: ObjectState) -> Iterator[Step[ObjectState]]:
         clauses, left, count = state.clauses, state.left, min(state.count + 1, self._most_count)
         waiting = left

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.charset import CharSet
@@ -14,6 +15,7 @@ from guided.json_schema.strings import StringShape
 
 _QUOTE = 1 << ord('"')
 _CHUNK = 64  # characters of a counted string that are laid out at once
+_PLACES = 1024  # places of a language that are
 
 
 class StringText:
@@ -35,16 +37,6 @@ class StringText:
         """A rule that reads a string of a language that is none of some words, quotes included."""
         counted = CountedLanguage(language, 0, None, self.languages.budget)
         return self._rule((language, but), lambda: self._build_counted(counted, but))
-
-    def quoted_other(self, words: frozenset[str]) -> int:
-        """A rule that reads any string but the given ones, quotes included."""
-        return self._rule(("other", words), lambda: self._build_other(words))
-
-    def _build_other(self, words: frozenset[str]) -> int:
-        start, opened = self.network.state(), self.network.state()
-        self.network.edge(start, _QUOTE, opened)
-        self.network.call(opened, _OtherThan(self, words).rule(""), self.end)
-        return start
 
     def word(self, text: str) -> int:
         """The states of one fixed string, quotes included; returns the first."""
@@ -80,7 +72,7 @@ class StringText:
         if but or language.is_counted or language.dfa.num_states > _CHUNK:
             opened = self.network.state()
             self.network.edge(start, _QUOTE, opened)
-            self.network.call(opened, _Walk(self, language, but).rule(0, 0, "" if but else None), self.end)
+            self.network.call(opened, _Walk(self, language, but).start(), self.end)
             return start
         read = self.network.state()
         self.network.edge(read, _QUOTE, self.end)
@@ -123,82 +115,95 @@ class StringText:
         return start
 
 
-class _Walk:
-    """A language laid out as it is reached: one rule for each state of the automaton, count of characters and prefix.
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """How far a string is: the state of the automaton, characters so far, and the prefix of an excluded word, if it is one."""
 
-    The prefix is kept while it is one of an excluded word, and is None once it is not.
-    """
+    state: int
+    count: int
+    prefix: str | None
+
+
+class _Walk:
+    """A language laid out as it is reached, so many places at a time; excluded words are told apart along the tree of their prefixes."""
 
     def __init__(self, text: StringText, language: CountedLanguage, but: frozenset[str] = frozenset()) -> None:
         self.text = text
         self.language = language
         self.but = but
-        self._following = following_characters(but)
+        self._following = {prefix: sorted(found) for prefix, found in following_characters(but).items()}
+        self._sets: dict[tuple[str, ...], CharSet] = {}
         self._rules: dict[tuple[int, int, str | None], int] = {}
+        self._is_free = not language.is_counted and language.dfa.num_states == 1 and len(language.dfa.classes) == 1
 
-    def rule(self, state: int, count: int, prefix: str | None) -> int:
+    def start(self) -> int:
+        """A rule that reads the whole string, but not the opening quote."""
+        return self._rule(_Place(0, 0, "" if self.but else None))
+
+    def _rule(self, place: _Place) -> int:
         """A rule that reads the rest of the string and the closing quote."""
-        key = (state, self.language.key(state, count), prefix)
+        if place.prefix is None and self._is_free:
+            return self.text.counting(0, None)
+        key = self._key(place)
         known = self._rules.get(key)
         if known is None:
-            known = self._rules[key] = self.text.network.rule(lambda: self._build(state, count, prefix))
+            known = self._rules[key] = self.text.network.rule(lambda: self._build(place))
         return known
 
-    def _build(self, state: int, count: int, prefix: str | None) -> int:
-        start = self.text.network.state()
-        if self.language.accepts(state, count) and prefix not in self.but:
-            self.text.network.edge(start, _QUOTE, self.text.end)
-        following = CharSet.of("".join(sorted(self._following.get(prefix, ())))) if prefix is not None else CharSet()
-        for target, characters in self.language.dfa.out(state):
-            if not self.language.can_end(target, count + 1):
-                continue
-            self._move(start, characters - following, target, count + 1, None)
-            for character in sorted(self._following.get(prefix, ())) if prefix is not None else ():
-                if character in characters and self._has_others(target, prefix + character):
-                    self._move(start, CharSet.of(character), target, count + 1, prefix + character)
-        return start
+    def _key(self, place: _Place) -> tuple[int, int, str | None]:
+        return place.state, self.language.key(place.state, place.count), place.prefix
 
-    def _move(self, start: int, characters: CharSet, target: int, count: int, prefix: str | None) -> None:
-        if characters:
-            after = self.text.network.state()
-            self.text.encoder.char(start, characters, after)
-            self.text.network.call(after, self.rule(target, count, prefix), self.text.end)
+    def _build(self, first: _Place) -> int:
+        """The places next to the first one; from those further away rules go on."""
+        network, char = self.text.network, self.text.encoder.char
+        inside = {self._key(first): network.state()}
+        outside: dict[int, int] = {}  # rule -> the state that calls it
+        waiting = [first]
+        for place in waiting:  # grows as places are found
+            source = inside[self._key(place)]
+            if self.language.accepts(place.state, place.count) and place.prefix not in self.but:
+                network.edge(source, _QUOTE, self.text.end)
+            for characters, following in self._moves(place):
+                target = inside.get(self._key(following))
+                is_free = following.prefix is None and self._is_free
+                if target is None and not is_free and len(inside) < _PLACES:
+                    target = inside[self._key(following)] = network.state()
+                    waiting.append(following)
+                elif target is None:
+                    rule = self._rule(following)
+                    if rule not in outside:
+                        outside[rule] = network.state()
+                        network.call(outside[rule], rule, self.text.end)
+                    target = outside[rule]
+                char(source, characters, target)
+        return inside[self._key(first)]
+
+    def _moves(self, place: _Place) -> Iterator[tuple[CharSet, _Place]]:
+        """The characters that may come next, with the place they lead to."""
+        prefix, count = place.prefix, place.count + 1
+        following = self._following.get(prefix, []) if prefix is not None else []
+        for target, characters in self.language.dfa.out(place.state):
+            if not self.language.can_end(target, count):
+                continue
+            others = characters - self._set(*following) if following else characters
+            if others:
+                yield others, _Place(target, count, None)
+            for character in following:
+                if character in characters and self._has_others(target, prefix + character):
+                    yield self._set(character), _Place(target, count, prefix + character)
+
+    def _set(self, *characters: str) -> CharSet:
+        known = self._sets.get(characters)
+        if known is None:
+            known = self._sets[characters] = CharSet.of("".join(characters))
+        return known
 
     def _has_others(self, state: int, prefix: str) -> bool:
         """Does the language go on from here with anything but the excluded words?"""
+        if self._is_free:
+            return True
         endings = {word[len(prefix) :] for word in self.but if word.startswith(prefix)}
         return self.language.has_other_endings(state, endings)
-
-
-class _OtherThan:
-    """Every string that is none of some words: along the tree of their prefixes, and anything once that is left."""
-
-    def __init__(self, text: StringText, words: frozenset[str]) -> None:
-        self.text = text
-        self.words = words
-        self._following = following_characters(words)
-        self._rules: dict[str, int] = {}
-
-    def rule(self, prefix: str) -> int:
-        """A rule that reads on after a prefix of some word, to the closing quote."""
-        known = self._rules.get(prefix)
-        if known is None:
-            known = self._rules[prefix] = self.text.network.rule(lambda: self._build(prefix))
-        return known
-
-    def _build(self, prefix: str) -> int:
-        text, network = self.text, self.text.network
-        start, free = network.state(), network.state()
-        if prefix not in self.words:
-            network.edge(start, _QUOTE, text.end)
-        following = sorted(self._following.get(prefix, ()))
-        text.encoder.char(start, ~CharSet.of("".join(following)), free)
-        network.call(free, text.counting(0, None), text.end)
-        for character in following:
-            after = network.state()
-            text.encoder.char(start, CharSet.of(character), after)
-            network.call(after, self.rule(prefix + character), text.end)
-        return start
 
 
 def following_characters(words: frozenset[str]) -> dict[str, set[str]]:
