@@ -110,6 +110,9 @@ def warm_up(vocabulary: Vocabulary | None = None) -> None:
 
 
 def _use_every_front_end() -> None:
+    from guided import json_schema
+
+    json_schema.warm()
     for constraint in (
         Constraint.regex("."),
         Constraint.choice(["a"]),

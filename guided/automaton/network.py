@@ -208,6 +208,13 @@ class Network:
         """How many states, edges, rules (built or not) and byte sets there are."""
         return len(self.final), len(self.kind), len(self.rule_start), len(self.byte_sets)
 
+    def build_all(self) -> None:
+        """Builds every rule, and those that come with it: for networks that are known to have an end."""
+        rule = 0
+        while rule < len(self.rule_start):
+            self.build(rule)
+            rule += 1
+
     @property
     def is_complete(self) -> bool:
         """Every rule is built."""

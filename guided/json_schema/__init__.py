@@ -8,6 +8,7 @@ The stages are lazy: only `keywords.reachable` walks the whole schema, once.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from guided.automaton.network import Network
@@ -45,10 +46,18 @@ def _build_network(schema: Any, options: dict, budget: Budget) -> Network:
 
 
 def warm() -> None:
-    """Builds what the first schemas with formats would otherwise wait for: about a second."""
-    from guided.json_schema.formats import KNOWN, format_dfa
+    """Builds what the first schemas with formats and numbers would otherwise wait for: about a second."""
+    from guided.json_schema.formats import KNOWN
+    from guided.json_schema.number_text import number_part
+    from guided.json_schema.numbers import ANY_NUMBER, INTEGER, NumberShape
+    from guided.json_schema.string_text import format_part
     from guided.regex import warm as warm_regex
 
     warm_regex()
     for name in sorted(KNOWN):
-        format_dfa(name)
+        format_part(name)
+    for shape in (ANY_NUMBER, INTEGER):
+        for low in (None, 0, 1):
+            bounded = shape.meet(NumberShape(low=None if low is None else Fraction(low)))
+            assert bounded is not None
+            number_part(bounded)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.charset import CharSet
@@ -12,6 +13,7 @@ from guided.automaton.network import Network
 from guided.json_schema.counted import CountedLanguage
 from guided.json_schema.languages import Languages
 from guided.json_schema.strings import StringShape
+from guided.limits import Budget
 
 _QUOTE = 1 << ord('"')
 _CHUNK = 64  # characters of a counted string that are laid out at once
@@ -31,12 +33,24 @@ class StringText:
 
     def quoted(self, shape: StringShape) -> int:
         """A rule that reads a string of the shape, quotes included."""
-        return self._rule(shape, lambda: self._build(shape))
+        known = self._rules.get(shape)
+        if known is None:
+            name = _only_format(shape)
+            known = (
+                self.network.rule(lambda: self.build(shape))
+                if name is None
+                else self.network.include(format_part(name))
+            )
+            self._rules[shape] = known
+        return known
 
     def quoted_language(self, language: CharDfa, but: frozenset[str] = frozenset()) -> int:
         """A rule that reads a string of a language that is none of some words, quotes included."""
-        counted = CountedLanguage(language, 0, None, self.languages.budget)
-        return self._rule((language, but), lambda: self._build_counted(counted, but))
+        known = self._rules.get((language, but))
+        if known is None:
+            counted = CountedLanguage(language, 0, None, self.languages.budget)
+            known = self._rules[(language, but)] = self.network.rule(lambda: self._build_counted(counted, but))
+        return known
 
     def word(self, text: str) -> int:
         """The states of one fixed string, quotes included; returns the first."""
@@ -46,13 +60,8 @@ class StringText:
         self.network.edge(read, _QUOTE, self.end)
         return start
 
-    def _rule(self, key: Hashable, build: Callable[[], int]) -> int:
-        known = self._rules.get(key)
-        if known is None:
-            known = self._rules[key] = self.network.rule(build)
-        return known
-
-    def _build(self, shape: StringShape) -> int:
+    def build(self, shape: StringShape) -> int:
+        """The states of a string of the shape, quotes included; returns the first."""
         if shape.words is not None:
             start, opened, read = self.network.state(), self.network.state(), self.network.state()
             self.network.edge(start, _QUOTE, opened)
@@ -113,6 +122,25 @@ class StringText:
         rest = None if most is None else most - _CHUNK
         self.network.call(state, self.counting(max(0, least - _CHUNK), rest), self.end)
         return start
+
+
+def _only_format(shape: StringShape) -> str | None:
+    """The format of a shape that says nothing else."""
+    if len(shape.tests) != 1 or shape != StringShape(tests=shape.tests):
+        return None
+    ((kind, name, positive),) = shape.tests
+    return name if kind == "format" and positive else None
+
+
+@cache
+def format_part(name: str) -> Network:
+    """The network of the quoted strings of a known format; it is the same in every network."""
+    network = Network()
+    text = StringText(network, JsonStringEncoder(network), Languages(Budget()))
+    shape = StringShape(tests=frozenset({("format", name, True)}))
+    network.root = network.rule(lambda: text.build(shape))
+    network.build_all()
+    return network
 
 
 @dataclass(frozen=True, slots=True)

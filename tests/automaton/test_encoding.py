@@ -41,13 +41,6 @@ SETS = st.lists(st.tuples(st.sampled_from(INTERESTING), st.sampled_from(INTEREST
 )
 
 
-def _build_late_rules(network):
-    rule = 0
-    while rule < len(network.rule_start):  # building one may add others
-        network.build(rule)
-        rule += 1
-
-
 def machine(fill):
     """The machine of a network whose root rule `fill(network, start, end)` builds."""
     network = Network()
@@ -55,7 +48,7 @@ def machine(fill):
     start, end = network.state(), network.state(final=True)
     fill(network, start, end)
     network.define(network.root, start)
-    _build_late_rules(network)
+    network.build_all()
     network.trim()
     return ReferenceMachine(network)
 

@@ -23,7 +23,6 @@ from typing import Any
 
 import guided
 from guided.compiler import warm_up
-from guided.json_schema import warm
 
 QUANTILES = (50, 75, 90, 95, 99, 100)
 clock = time.perf_counter  # or processor time, with --cpu-time
@@ -161,8 +160,7 @@ def main() -> int:
 
     tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer)
     vocabulary = guided.Vocabulary.from_pretrained(str(arguments.tokenizer))
-    warm_up()
-    warm()
+    warm_up(vocabulary)
     cases = [case for case in read(arguments.data) if arguments.only in case["name"]][:: arguments.every]
     limits = guided.Limits()
     reports = []

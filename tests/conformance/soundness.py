@@ -20,7 +20,6 @@ import numpy as np
 
 import guided
 from guided.compiler import warm_up
-from guided.json_schema import warm
 from tests.conformance.maskbench import read
 
 CLOSERS = b'"]},:0123456789truefalsn -'  # bytes that bring a document to its end, tried in this order
@@ -76,8 +75,7 @@ def main() -> int:
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
     vocabulary = guided.Vocabulary.from_pretrained(str(arguments.tokenizer))
-    warm_up()
-    warm()
+    warm_up(vocabulary)
     rng = random.Random(arguments.seed)
     cases = [case for case in read(arguments.data) if arguments.only in case["name"]]
     cases = rng.sample(cases, min(arguments.schemas, len(cases)))
