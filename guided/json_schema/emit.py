@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.encoding import JsonStringEncoder
-from guided.automaton.network import Network
+from guided.automaton.network import ByteSet, Network
 from guided.errors import LimitExceeded
 from guided.json_schema.arrays import ArrayShape
 from guided.json_schema.completion import plainly_ends
@@ -149,35 +149,45 @@ class Emitter:
 
     def _members_from(self, writer: _Writer, brackets: bytes, inner: Style, state: ArrayState | ObjectState) -> int:
         """The state where one more member begins; there is one."""
-        known = writer.openings.get((inner, state))
-        if known is None:
-            if writer.is_chain:
-                self._chain(writer, brackets, inner, state)
-            else:
-                start = writer.openings[(inner, state)] = self.network.state()
-                self._follow(start, writer, brackets, inner, writer.live(writer.progress.steps(state)))
-            known = writer.openings[(inner, state)]
-        assert known is not None, "somebody asked before whether it goes on"
-        return known
+        start = self.network.state()
+        if (
+            writer.opening
+        ):  # what may come is worked out once that is read: five of six ways of indentation come to nothing
+            opened = self.network.state()
+            self.network.edge(start, writer.opening, opened)
+            self.network.call(opened, self.late(lambda: self._choice(writer, brackets, inner, state)), self.end)
+        else:
+            self._follow(start, writer, brackets, inner, writer.live(writer.progress.steps(state)))
+        return start
 
-    def _chain(self, writer: _Writer, brackets: bytes, inner: Style, first: ObjectState) -> None:
-        """`openings` of a state and of those after it: the next property comes, or it is passed over."""
-        progress = writer.progress
+    def _choice(self, writer: _Writer, brackets: bytes, inner: Style, state: ArrayState | ObjectState) -> int:
+        """The state where one more property goes on after its first quote."""
+        if isinstance(writer, _Properties) and writer.is_chain:
+            chosen = self._chain(writer, brackets, inner, state)
+            assert chosen is not None, "somebody asked before whether it goes on"
+            return chosen
+        start = self.network.state()
+        self._follow(start, writer, brackets, inner, writer.live(writer.progress.steps(state)))
+        return start
+
+    def _chain(self, writer: _Properties, brackets: bytes, inner: Style, first: ObjectState) -> int | None:
+        """`_choice` where the next property comes, or is passed over: each is laid out once."""
         states: list[ObjectState] = []
         following: ObjectState | None = first
-        while following is not None and (inner, following) not in writer.openings:
+        while following is not None and (inner, following) not in writer.chosen:
             states.append(following)
-            following = progress.passed_over(following)
-        rest = None if following is None else writer.openings[(inner, following)]
+            following = writer.link(following)[1]
+        rest = None if following is None else writer.chosen[(inner, following)]
         for state in reversed(states):
-            steps = list(writer.live(progress.first_steps(state)))
+            steps = writer.link(state)[0]
             if steps:
                 start = self.network.state()
                 self._follow(start, writer, brackets, inner, steps)
                 if rest is not None:
                     self.network.epsilon(start, rest)
                 rest = start
-            writer.openings[(inner, state)] = rest
+            writer.chosen[(inner, state)] = rest
+        return rest
 
     def _follow(self, source: int, writer: _Writer, brackets: bytes, inner: Style, steps: Iterable[Step]) -> None:
         """One more member, and then what is left to do after it."""
@@ -210,7 +220,7 @@ class Emitter:
     # --- property names -----------------------------------------------------------------------------------------------
 
     def name_rule(self, name: str) -> int:
-        """A rule that reads one property name, quotes included."""
+        """A rule that reads one property name after its first quote."""
         known = self._names.get(name)
         if known is None:
             known = self._names[name] = self.network.rule()
@@ -218,7 +228,10 @@ class Emitter:
         return known
 
     def member_rule(self, name: int, goal: Goal, inner: Style) -> int:
-        """A rule that reads a property: by the rule of its name, a colon and a value. Built at once: who asks needs it now."""
+        """A rule that reads a property after its first quote: by the rule of its name, a colon and a value.
+
+        Built at once: who asks needs it now.
+        """
         value = self.value_rule(goal, inner)
         key = (name, value, self.whitespace.plain(inner))
         known = self._members.get(key)
@@ -234,22 +247,20 @@ class Emitter:
 
 
 class _Writer(ABC):
-    """The members of one container shape: the steps of its progress that lead to an end, and their rules."""
+    """The members of one container shape: the steps of its progress that lead to an end, and their rules.
 
+    Attributes:
+        opening: the byte that every member begins with, which `member` leaves out; 0: there is none.
+    """
+
+    opening: ByteSet = 0
     progress: ArrayProgress | ObjectProgress
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
         self.written: dict[tuple, int] = {}  # (style, state) -> the network's state after a member
-        self.openings: dict[
-            tuple, int | None
-        ] = {}  # (style, state) -> where one more member begins; None: there is none
+        self.chosen: dict[tuple, int | None] = {}  # (style, state) -> where a member of a chain goes on
         self._live: dict[ArrayState | ObjectState, bool] = {}
-
-    @property
-    def is_chain(self) -> bool:
-        """What may come next is the first of what is left, or what may come after that was passed over."""
-        return False
 
     def live(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The steps whose value exists and after which the container can be completed."""
@@ -294,13 +305,25 @@ class _Items(_Writer):
 
 
 class _Properties(_Writer):
+    opening = 1 << ord('"')
+
     def __init__(self, emitter: Emitter, shape: ObjectShape) -> None:
         super().__init__(emitter)
         self.progress = ObjectProgress(shape, emitter.normal_form, emitter.any_order)
+        self._links: dict[ObjectState, tuple[list[Step], ObjectState | None]] = {}
 
     @property
     def is_chain(self) -> bool:
+        """What may come next is the first property that is left, or what may come after that was passed over."""
         return self.progress.is_plain and not self.emitter.any_order
+
+    def link(self, state: ObjectState) -> tuple[list[Step], ObjectState | None]:
+        """Of a chain: the live steps that pass over nothing, and the state after the first property is passed over."""
+        known = self._links.get(state)
+        if known is None:
+            steps = list(self.live(self.progress.first_steps(state)))
+            known = self._links[state] = steps, self.progress.passed_over(state)
+        return known
 
     def always_live(self) -> bool:
         return self.progress.is_plain
@@ -316,9 +339,9 @@ class _Properties(_Writer):
         return self.emitter.member_rule(name, step.goal, inner)
 
     def _unknown_name(self, cell: Cell) -> int:
-        """A rule that reads a name of the cell."""
+        """A rule that reads a name of the cell after its first quote."""
         known = frozenset(self.progress.names)
         if not cell.tests:
-            return self.emitter.strings.quoted_language(_ANY_NAME, known)
+            return self.emitter.strings.rest_of(_ANY_NAME, known)
         language = self.emitter.normal_form.names.satisfying(cell.tests)
-        return self.emitter.strings.quoted_language(language, frozenset(filter(language.contains, known)))
+        return self.emitter.strings.rest_of(language, frozenset(filter(language.contains, known)))

@@ -123,7 +123,9 @@ class UniqueItems:
         kind, value = listed
         after = self.network.state()
         if kind == "word":
-            self.network.call(source, self.emitter.name_rule(value), after)
+            opened = self.network.state()
+            self.network.edge(source, _QUOTE, opened)
+            self.network.call(opened, self.emitter.name_rule(value), after)
         else:
             texts = {_LITERALS[value]} if kind == "literal" else spellings(value)
             for text in sorted(texts):

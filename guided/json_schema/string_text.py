@@ -44,19 +44,18 @@ class StringText:
             self._rules[shape] = known
         return known
 
-    def quoted_language(self, language: CharDfa, but: frozenset[str] = frozenset()) -> int:
-        """A rule that reads a string of a language that is none of some words, quotes included."""
+    def rest_of(self, language: CharDfa, but: frozenset[str] = frozenset()) -> int:
+        """A rule that reads, after its first quote, a string of a language that is none of some words."""
         known = self._rules.get((language, but))
         if known is None:
             counted = CountedLanguage(language, 0, None, self.languages.budget)
-            known = self._rules[(language, but)] = self.network.rule(lambda: self._build_counted(counted, but))
+            known = self._rules[(language, but)] = _Walk(self, counted, but).start()
         return known
 
     def word(self, text: str) -> int:
-        """The states of one fixed string, quotes included; returns the first."""
-        start, opened, read = self.network.state(), self.network.state(), self.network.state()
-        self.network.edge(start, _QUOTE, opened)
-        self._word(opened, text, read)
+        """The states of one fixed string after its first quote; returns the first."""
+        start, read = self.network.state(), self.network.state()
+        self._word(start, text, read)
         self.network.edge(read, _QUOTE, self.end)
         return start
 
@@ -76,12 +75,12 @@ class StringText:
             return start
         return self._build_counted(self.languages.counted(shape))
 
-    def _build_counted(self, language: CountedLanguage, but: frozenset[str] = frozenset()) -> int:
+    def _build_counted(self, language: CountedLanguage) -> int:
         start = self.network.state()
-        if but or language.is_counted or language.dfa.num_states > _CHUNK:
+        if language.is_counted or language.dfa.num_states > _CHUNK:
             opened = self.network.state()
             self.network.edge(start, _QUOTE, opened)
-            self.network.call(opened, _Walk(self, language, but).start(), self.end)
+            self.network.call(opened, _Walk(self, language).start(), self.end)
             return start
         read = self.network.state()
         self.network.edge(read, _QUOTE, self.end)
