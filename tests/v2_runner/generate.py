@@ -31,7 +31,7 @@ def main(model: str, task: dict[str, Any]) -> None:
 
     options: dict[str, Any] = {
         "model": model, "dtype": "float32", "enforce_eager": True, "max_model_len": task.get("max_model_len", 128),
-        "max_num_seqs": task.get("slots", 4), "block_size": 16, "enable_prefix_caching": False,
+        "max_num_seqs": task.get("slots", 4), "block_size": 32, "enable_prefix_caching": False,
     }  # fmt: skip
     if task.get("blocks"):
         options["num_gpu_blocks_override"] = task["blocks"]

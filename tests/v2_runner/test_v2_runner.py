@@ -95,10 +95,10 @@ def test_speculative_decoding(model_folder):
 
 
 def test_preemption(model_folder):
-    """Three requests in a KV cache for one and a half: they are preempted, and replayed when they come back."""
-    prompt = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"  # about two blocks
+    """Three requests of two blocks each in a KV cache of four: they are preempted, and replayed when they come back."""
+    prompt = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10"  # nearly one block; the answer needs another
     task = {
-        "blocks": 8,
+        "blocks": 5,
         "max_model_len": 96,
         "batches": [[{"prompt": prompt, "regex": rf"[a-{last}]{{18}}", "max_tokens": 24} for last in "fgh"]],
     }

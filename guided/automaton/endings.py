@@ -1,0 +1,366 @@
+"""A configuration of a network goes in, a short string that completes it comes out; knows no vocabulary.
+
+Works where the automaton never closes: distances are found on the network, whose rules are finitely many, and not on its
+configurations. `distance[state, end]` is the fewest bytes from a network state to the end of its rule by this kind of end (PLAIN or an
+exit), calls included: a least fixed point of superior functions (Knuth, "A generalization of Dijkstra's algorithm", 1977), here by
+relaxation in rounds. What a set of return stacks adds is found cell by cell, below before above, since cells are hash-consed.
+
+Rules that are not built cost more than any string: a completion through built rules is preferred, and where there is none, the rules
+along the cheapest way are built. What the last of them asked for is cheapest, so that the way is followed and not left for each
+alternative in turn. So the strings are the shortest of those in the rules
+built so far: complete without doubt, not always shortest of all.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numba import njit
+
+from guided.automaton.kernels import (
+    ACCEPTING,
+    DONE,
+    FINAL,
+    FIRST_EDGE,
+    KIND,
+    LABEL,
+    NEEDED_RULE,
+    NEEDS_RULE,
+    NEXT,
+    STACKS,
+    TARGET,
+)
+from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.network import BYTES, EPSILON, PLAIN, RESUME, ByteSet
+from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, NO_STACK, REST, TOP
+FAR = np.int64(1) << np.int64(60)  # there is no such end
+NOT_BUILT = np.int64(1) << np.int64(36)  # a distance from here on goes through rules that are not built
+EDGE, END, GO_ON = range(3)  # columns of `choices`: the first edge of the shortest way; of a call, how the rule ends, where it goes on
+
+_MOST_BUILDS = 4_000  # rules built for one question...
+_MOST_SECONDS = 1.0  # ...and the time for it
+_DEEPEST = 1 << 14  # calls inside each other on the way to an end
+_BUILT_AT_ONCE = 64  # rules of one way
+_NO_RULES = np.empty(0, np.int64)
+_USUAL = b"a0A ,"  # bytes that a string takes where it may take them: they make words and numbers
+
+
+class Endings:
+    """Short completions of the configurations of one automaton, asked for one by one or many at a time."""
+
+    def __init__(self, dfa: LazyDfa) -> None:
+        self._dfa = dfa
+        self._distance = np.zeros((0, 2), np.int64)  # int64[states, ends]
+        self._choices = np.zeros((0, 2, 3), np.int32)  # int32[states, ends, 3]: EDGE, END, GO_ON
+        self._below = np.zeros((0, 2), np.int64)  # int64[cells, ends]: fewest bytes to the end of all rules of a stack
+        self._byte_of = np.zeros(0, np.int16)  # int16[byte sets]: the byte that a string takes, -1 = the set is empty
+        self._known_rules = -1
+        self._young = 1 << 30
+
+    def lengths(self, configs: np.ndarray) -> np.ndarray:
+        """int64[n]: bytes of the completion of each configuration, int[n]; FAR where none was found within the limits."""
+        self._follow_growth()
+        found = self._lengths(configs)
+        deadline, builds = time.monotonic() + _MOST_SECONDS, 0
+        while (found >= NOT_BUILT).any() and builds < _MOST_BUILDS and time.monotonic() < deadline:
+            missing = self._missing_rules(int(configs[np.argmax(found)]))
+            if not missing:
+                break
+            self._young = len(self._dfa.network.rule_start)
+            for rule in missing:
+                self._build(rule)
+            builds += len(missing)
+            self._follow_growth()
+            found = self._lengths(configs)
+        return np.where(found < NOT_BUILT, found, FAR)
+
+    def ending(self, config: int) -> bytes | None:
+        """A string after which the configuration accepts, "" where it does; None where none was found within the limits."""
+        length = int(self.lengths(np.array([config]))[0])
+        if length >= NOT_BUILT:
+            return None
+        text = np.empty(length, np.uint8)
+        written, missing = self._trace(config, text)
+        return text.tobytes() if missing == 0 and written == length else None
+
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def _follow_growth(self) -> None:
+        """Brings the tables up to the network's present size; what is finite stays right, since rules are only added."""
+        network, machine = self._dfa.network, self._dfa.machine
+        states, built = len(network.states), int((network.rule_start >= 0).sum())
+        if (states, built) != (len(self._distance), self._known_rules):
+            ends = max(2, int(network.states[:, FINAL].max(initial=0)) + 1)
+            self._distance = _grown(self._distance, (states, ends), FAR)
+            self._distance[self._distance >= NOT_BUILT] = FAR
+            self._choices = _grown(self._choices, (states, ends, 3), -1)
+            sets = self._dfa.source.byte_sets
+            new = [_usual_byte(symbols) for symbols in sets[len(self._byte_of) :]]
+            self._byte_of = np.concatenate([self._byte_of, np.array(new, np.int16)])
+            _relax(network, self._byte_of, self._distance, self._choices, self._young)
+            self._known_rules = built
+            self._below = self._below[:0]
+        cells = int(machine.counts[STACKS])
+        done = len(self._below)
+        if done < cells:
+            self._below = _grown(self._below, (cells, self._distance.shape[1]), FAR)
+            _descend(network, machine, self._distance, self._below, done)
+
+    def _lengths(self, configs: np.ndarray) -> np.ndarray:
+        return _config_lengths(self._dfa.machine, self._distance, self._below, np.asarray(configs, np.int64))
+
+    def _missing_rules(self, config: int) -> list[int]:
+        rules = np.empty(_BUILT_AT_ONCE, np.int64)
+        _, count = self._trace(config, np.empty(0, np.uint8), rules)
+        return list(dict.fromkeys(rules[:count].tolist()))
+
+    def _trace(self, config: int, text: np.ndarray, rules: np.ndarray = _NO_RULES) -> tuple[int, int]:
+        tables = self._distance, self._choices, self._below, self._byte_of
+        return _trace(self._dfa.network, self._dfa.machine, *tables, config, text, rules)
+
+    def _build(self, rule: int) -> None:
+        """Has the automaton build a rule, in the way in which its kernels ask for one."""
+        asked = iter((NEEDS_RULE, DONE))
+
+        def ask() -> int:
+            self._dfa.machine.counts[NEEDED_RULE] = rule
+            return next(asked)
+
+        self._dfa.run(ask)
+
+
+def _grown(array: np.ndarray, shape: tuple[int, ...], fill: int) -> np.ndarray:
+    grown = np.full(shape, fill, array.dtype)
+    grown[tuple(slice(0, size) for size in array.shape)] = array
+    return grown
+
+
+def _usual_byte(symbols: ByteSet) -> int:
+    """A byte of the set, -1 where it has none."""
+    for byte in (*_USUAL, *range(0x20, 256), *range(0x20)):
+        if symbols >> byte & 1:
+            return byte
+    return -1
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def _relax(network, byte_of, distance, choices, young):
+    """Brings `distance` to its fixed point from above, in rounds over all states, the latest first.
+
+    A choice is written only where a distance gets strictly smaller, so the choices lead nowhere twice. Rules from number `young` on
+    are what was asked for last.
+    """
+    states = network.states
+    for state in range(states.shape[0]):
+        if states[state, FINAL] > 0:
+            distance[state, states[state, FINAL]] = 0
+    changed = True
+    while changed:
+        changed = False
+        for state in range(states.shape[0] - 1, -1, -1):
+            edge = states[state, FIRST_EDGE]
+            while edge >= 0:
+                kind, target = network.edges[edge, KIND], network.edges[edge, TARGET]
+                if kind == EPSILON:
+                    changed |= _offer_all(distance, choices, state, edge, np.int64(0), target, 0)
+                elif kind == BYTES:
+                    if byte_of[network.edges[edge, LABEL]] >= 0:
+                        changed |= _offer_all(distance, choices, state, edge, np.int64(1), target, 0)
+                elif kind != RESUME:
+                    changed |= _offer_call(network, distance, choices, state, edge, target, young)
+                edge = network.edges[edge, NEXT]
+
+
+@njit(cache=True)
+def _offer(distance, choices, state, end, length, edge, called_end, go_on):
+    if length >= distance[state, end]:
+        return False
+    distance[state, end] = length
+    choices[state, end, EDGE] = edge
+    choices[state, end, END] = called_end
+    choices[state, end, GO_ON] = go_on
+    return True
+
+
+@njit(cache=True)
+def _offer_all(distance, choices, state, edge, length, target, called_end):
+    """`length` bytes and then on from `target`, by whatever end."""
+    changed = False
+    for end in range(1, distance.shape[1]):
+        if distance[target, end] < FAR:
+            changed |= _offer(
+                distance, choices, state, end, length + distance[target, end], edge, called_end, target
+            )
+    return changed
+
+
+@njit(cache=True)
+def _is_tail(network, target):
+    """A call that returns to `target` keeps no stack; see `kernels._called`."""
+    return network.states[target, FINAL] == PLAIN and network.states[target, FIRST_EDGE] < 0
+
+
+@njit(cache=True)
+def _offer_call(network, distance, choices, state, edge, target, young):
+    rule = network.edges[edge, LABEL]
+    start = network.rule_start[rule]
+    tail = _is_tail(network, target)
+    changed = False
+    for end in range(1, distance.shape[1]):
+        if start >= 0:
+            length = distance[start, end]
+        elif end == PLAIN:
+            length = NOT_BUILT * (1 if rule >= young else 2 + min(rule, 1 << 20))
+        else:
+            continue
+        if length >= FAR:
+            continue
+        if tail:
+            changed |= _offer(distance, choices, state, end, length, edge, end, -1)
+        elif end == PLAIN:
+            changed |= _offer_all(distance, choices, state, edge, length, target, end)
+        else:
+            answer = network.states[target, FIRST_EDGE]
+            while answer >= 0:
+                if network.edges[answer, KIND] == RESUME and network.edges[answer, LABEL] == end - 2:
+                    go_on = network.edges[answer, TARGET]
+                    changed |= _offer_all(distance, choices, state, edge, length, go_on, end)
+                answer = network.edges[answer, NEXT]
+    return changed
+
+
+@njit(cache=True)
+def _from(distance, below, state, stacks):
+    """Fewest bytes from a state and a set of stacks to the end of everything: (bytes, end of the state's rule)."""
+    best, best_end = FAR, 0
+    for end in range(1, distance.shape[1]):
+        if distance[state, end] < FAR and below[stacks, end] < FAR:
+            length = distance[state, end] + below[stacks, end]
+            if length < best:
+                best, best_end = length, end
+    return best, best_end
+
+
+@njit(cache=True)
+def _return_from(network, machine, distance, below, cell, end):
+    """Where the top of one cell goes on after `end`: (bytes, state, end of its rule)."""
+    top, under = machine.stacks[cell, TOP], machine.stacks[cell, BELOW]
+    if end == PLAIN:
+        length, following = _from(distance, below, top, under)
+        return length, top, following
+    best, best_state, best_end = FAR, np.int32(-1), 0
+    edge = network.states[top, FIRST_EDGE]
+    while edge >= 0:
+        if network.edges[edge, KIND] == RESUME and network.edges[edge, LABEL] == end - 2:
+            length, following = _from(distance, below, network.edges[edge, TARGET], under)
+            if length < best:
+                best, best_state, best_end = length, network.edges[edge, TARGET], following
+        edge = network.edges[edge, NEXT]
+    return best, best_state, best_end
+
+
+@njit(cache=True)
+def _descend(network, machine, distance, below, done):
+    """Fills below[done:, end]: what is left once the rule above the stacks has ended. Cells refer to earlier cells only."""
+    ends = distance.shape[1]
+    for cell in range(done, below.shape[0]):
+        for end in range(1, ends):
+            if cell == EMPTY_STACK:
+                below[cell, end] = 0
+            elif cell != NO_STACK:
+                length, _, _ = _return_from(network, machine, distance, below, cell, end)
+                below[cell, end] = min(length, below[machine.stacks[cell, REST], end])
+
+
+@njit(cache=True)
+def _config_lengths(machine, distance, below, configs):
+    lengths = np.zeros(configs.shape[0], np.int64)
+    for i in range(configs.shape[0]):
+        if not machine.flags[configs[i], ACCEPTING]:
+            lengths[i] = _best_item(machine, distance, below, configs[i])[0]
+    return lengths
+
+
+@njit(cache=True)
+def _best_item(machine, distance, below, config):
+    """The item from which the end is nearest: (bytes, item, end of its rule)."""
+    best, best_item, best_end = FAR, np.int64(-1), 0
+    for item in range(machine.config_begin[config], machine.config_begin[config + 1]):
+        length, end = _from(distance, below, machine.items[item, 0], machine.items[item, 1])
+        if length < best:
+            best, best_item, best_end = length, np.int64(item), end
+    return best, best_item, best_end
+
+
+@njit(cache=True)
+def _pop(network, machine, distance, below, stacks, end):
+    """Where a set of stacks goes on best after `end`: (state, its stacks, end of its rule); state -1 where all is over."""
+    best, state, under, following = FAR, np.int32(-1), np.int64(EMPTY_STACK), 0
+    cell = stacks
+    while cell >= FIRST_CELL:
+        length, top, its_end = _return_from(network, machine, distance, below, cell, end)
+        if length < best:
+            best, state, under, following = length, top, np.int64(machine.stacks[cell, BELOW]), its_end
+        cell = machine.stacks[cell, REST]
+    if cell == EMPTY_STACK:
+        return np.int32(-1), np.int64(EMPTY_STACK), 0
+    return state, under, following
+
+
+@njit(cache=True)
+def _trace(network, machine, distance, choices, below, byte_of, config, text, rules):
+    """Writes the completion of a configuration, as far as it fits: (bytes, number of rules on the way that are not built).
+
+    These go to `rules`, int64[most], and count as empty; the trace ends when it is full. (-1, 0) where there is no completion, or
+    calls lie too deep inside each other.
+    """
+    written = missing = 0
+    if machine.flags[config, ACCEPTING]:
+        return written, missing
+    _, item, end = _best_item(machine, distance, below, config)
+    if item < 0:
+        return -1, 0
+    state, stacks = machine.items[item, 0], np.int64(machine.items[item, 1])
+    frames = np.empty((_DEEPEST, 2), np.int32)  # where calls made on the way go on, and the end wanted there
+    depth = 0
+    ended = False
+    while True:
+        if ended or (distance[state, end] == 0 and network.states[state, FINAL] == end):
+            ended = False
+            if depth > 0:
+                depth -= 1
+                state, end = frames[depth, 0], frames[depth, 1]
+                continue
+            state, stacks, end = _pop(network, machine, distance, below, stacks, end)
+            if state < 0:
+                return written, missing
+            continue
+        edge, called_end, go_on = choices[state, end, EDGE], choices[state, end, END], choices[state, end, GO_ON]
+        kind = network.edges[edge, KIND]
+        if kind == BYTES:
+            if written < text.shape[0]:
+                text[written] = byte_of[network.edges[edge, LABEL]]
+            written += 1
+            state = go_on
+        elif kind == EPSILON:
+            state = go_on
+        else:
+            start = network.rule_start[network.edges[edge, LABEL]]
+            if start < 0:
+                if missing == rules.shape[0]:
+                    return written, missing
+                rules[missing] = network.edges[edge, LABEL]
+                missing += 1
+                ended = go_on < 0
+                state = go_on if go_on >= 0 else state
+                continue
+            if go_on >= 0:
+                if depth == _DEEPEST:
+                    return -1, 0
+                frames[depth, 0], frames[depth, 1] = go_on, end
+                depth += 1
+            state, end = start, called_end
