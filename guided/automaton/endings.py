@@ -3,7 +3,7 @@
 Works where the automaton never closes: distances are found on the network, whose rules are finitely many, and not on its
 configurations. `distance[state, end]` is the fewest bytes from a network state to the end of its rule by this kind of end (PLAIN or an
 exit), calls included: a least fixed point of superior functions (Knuth, "A generalization of Dijkstra's algorithm", 1977), here by
-relaxation in rounds. What a set of return stacks adds is found cell by cell, below before above, since cells are hash-consed.
+relaxation. What a set of return stacks adds is found cell by cell, below before above, since cells are hash-consed.
 
 Rules that are not built cost more than any string: a completion through built rules is preferred, and where there is none, the rules
 along the cheapest way are built. What the last of them asked for is cheapest, so that the way is followed and not left for each
@@ -32,14 +32,14 @@ from guided.automaton.kernels import (
     TARGET,
 )
 from guided.automaton.lazy_dfa import LazyDfa
-from guided.automaton.network import BYTES, EPSILON, PLAIN, RESUME, ByteSet
+from guided.automaton.network import BYTES, CALL, CALL_AGAIN, EPSILON, PLAIN, RESUME, ByteSet
 from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, NO_STACK, REST, TOP
 FAR = np.int64(1) << np.int64(60)  # there is no such end
 NOT_BUILT = np.int64(1) << np.int64(36)  # a distance from here on goes through rules that are not built
 EDGE, END, GO_ON = range(3)  # columns of `choices`: the first edge of the shortest way; of a call, how the rule ends, where it goes on
 
 _MOST_BUILDS = 4_000  # rules built for one question...
-_MOST_SECONDS = 1.0  # ...and the time for it
+_MOST_SECONDS = 3.0  # ...and CPU time
 _DEEPEST = 1 << 14  # calls inside each other on the way to an end
 _BUILT_AT_ONCE = 64  # rules of one way
 _NO_RULES = np.empty(0, np.int64)
@@ -59,21 +59,25 @@ class Endings:
         self._young = 1 << 30
 
     def lengths(self, configs: np.ndarray) -> np.ndarray:
-        """int64[n]: bytes of the completion of each configuration, int[n]; FAR where none was found within the limits."""
+        """int64[n]: bytes of the completion of each configuration, int[n]; FAR where none was found within the limits.
+
+        Raises:
+            LimitExceeded: the network outgrew the automaton's limits.
+        """
         self._follow_growth()
-        found = self._lengths(configs)
-        deadline, builds = time.monotonic() + _MOST_SECONDS, 0
-        while (found >= NOT_BUILT).any() and builds < _MOST_BUILDS and time.monotonic() < deadline:
-            missing = self._missing_rules(int(configs[np.argmax(found)]))
-            if not missing:
-                break
+        self._dfa.budget.restart()
+        deadline, builds = time.thread_time() + _MOST_SECONDS, 0
+        while True:
+            found = self._lengths(configs)
+            waiting = np.flatnonzero((found >= NOT_BUILT) & (found < FAR))
+            if waiting.size == 0 or builds > _MOST_BUILDS or time.thread_time() > deadline:
+                return np.where(found < NOT_BUILT, found, FAR)
+            missing = self._missing_rules(int(configs[waiting[0]]))
             self._young = len(self._dfa.network.rule_start)
             for rule in missing:
                 self._build(rule)
-            builds += len(missing)
+            builds += max(len(missing), 1)
             self._follow_growth()
-            found = self._lengths(configs)
-        return np.where(found < NOT_BUILT, found, FAR)
 
     def ending(self, config: int) -> bytes | None:
         """A string after which the configuration accepts, "" where it does; None where none was found within the limits."""
@@ -149,30 +153,90 @@ def _usual_byte(symbols: ByteSet) -> int:
 
 @njit(cache=True)
 def _relax(network, byte_of, distance, choices, young):
-    """Brings `distance` to its fixed point from above, in rounds over all states, the latest first.
+    """Brings `distance` to its fixed point from above: whose successors got nearer to an end is looked at again.
 
     A choice is written only where a distance gets strictly smaller, so the choices lead nowhere twice. Rules from number `young` on
     are what was asked for last.
     """
     states = network.states
+    count = states.shape[0]
+    begin, users = _users(network)
+    queue = np.empty(count, np.int32)  # a ring: every state is in it once at most
+    waiting = np.ones(count, np.uint8)
+    for i in range(count):
+        queue[i] = count - 1 - i  # what leads on is mostly younger
+        if states[i, FINAL] > 0:
+            distance[i, states[i, FINAL]] = 0
+    head, size = 0, count
+    while size > 0:
+        state = queue[head]
+        head, size = (head + 1) % count, size - 1
+        waiting[state] = 0
+        if _look(network, byte_of, distance, choices, state, young):
+            for i in range(begin[state], begin[state + 1]):
+                if not waiting[users[i]]:
+                    waiting[users[i]] = 1
+                    queue[(head + size) % count] = users[i]
+                    size += 1
+
+
+@njit(cache=True)
+def _look(network, byte_of, distance, choices, state, young):
+    """Offers a state the way over each of its edges; is there news for who comes to it?"""
+    changed = False
+    edge = network.states[state, FIRST_EDGE]
+    while edge >= 0:
+        kind, target = network.edges[edge, KIND], network.edges[edge, TARGET]
+        if kind == EPSILON:
+            changed |= _offer_all(distance, choices, state, edge, np.int64(0), target, 0)
+        elif kind == BYTES:
+            if byte_of[network.edges[edge, LABEL]] >= 0:
+                changed |= _offer_all(distance, choices, state, edge, np.int64(1), target, 0)
+        elif kind != RESUME:
+            changed |= _offer_call(network, distance, choices, state, edge, target, young)
+        edge = network.edges[edge, NEXT]
+    return changed
+
+
+@njit(cache=True)
+def _users(network):
+    """(int64[states + 1], int32[]): the distance of s is used by those of users[begin[s]:begin[s + 1]]."""
+    states, edges = network.states, network.edges
+    begin = np.zeros(states.shape[0] + 1, np.int64)
     for state in range(states.shape[0]):
-        if states[state, FINAL] > 0:
-            distance[state, states[state, FINAL]] = 0
-    changed = True
-    while changed:
-        changed = False
-        for state in range(states.shape[0] - 1, -1, -1):
-            edge = states[state, FIRST_EDGE]
-            while edge >= 0:
-                kind, target = network.edges[edge, KIND], network.edges[edge, TARGET]
-                if kind == EPSILON:
-                    changed |= _offer_all(distance, choices, state, edge, np.int64(0), target, 0)
-                elif kind == BYTES:
-                    if byte_of[network.edges[edge, LABEL]] >= 0:
-                        changed |= _offer_all(distance, choices, state, edge, np.int64(1), target, 0)
-                elif kind != RESUME:
-                    changed |= _offer_call(network, distance, choices, state, edge, target, young)
-                edge = network.edges[edge, NEXT]
+        edge = states[state, FIRST_EDGE]
+        while edge >= 0:
+            for used in _used(network, edge):
+                begin[used] += 1
+            edge = edges[edge, NEXT]
+    begin = np.cumsum(begin)
+    users = np.empty(begin[-1], np.int32)
+    for state in range(states.shape[0]):
+        edge = states[state, FIRST_EDGE]
+        while edge >= 0:
+            for used in _used(network, edge):
+                begin[used] -= 1
+                users[begin[used]] = state
+            edge = edges[edge, NEXT]
+    return begin, users
+
+
+@njit(cache=True)
+def _used(network, edge):
+    """The states whose distances `_look` reads for an edge."""
+    kind, target = network.edges[edge, KIND], network.edges[edge, TARGET]
+    used = [target]
+    if kind == RESUME:
+        used.pop()
+    elif kind in (CALL, CALL_AGAIN):
+        if network.rule_start[network.edges[edge, LABEL]] >= 0:
+            used.append(network.rule_start[network.edges[edge, LABEL]])
+        answer = network.states[target, FIRST_EDGE]
+        while answer >= 0:
+            if network.edges[answer, KIND] == RESUME:
+                used.append(network.edges[answer, TARGET])
+            answer = network.edges[answer, NEXT]
+    return used
 
 
 @njit(cache=True)
