@@ -34,9 +34,12 @@ from guided.automaton.kernels import (
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import BYTES, CALL, CALL_AGAIN, EPSILON, PLAIN, RESUME, ByteSet
 from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, NO_STACK, REST, TOP
+
 FAR = np.int64(1) << np.int64(60)  # there is no such end
 NOT_BUILT = np.int64(1) << np.int64(36)  # a distance from here on goes through rules that are not built
-EDGE, END, GO_ON = range(3)  # columns of `choices`: the first edge of the shortest way; of a call, how the rule ends, where it goes on
+EDGE, END, GO_ON = range(
+    3
+)  # columns of `choices`: the first edge of the shortest way; of a call, how the rule ends, where it goes on
 
 _MOST_BUILDS = 4_000  # rules built for one question...
 _MOST_SECONDS = 3.0  # ...and CPU time
@@ -73,7 +76,7 @@ class Endings:
             if waiting.size == 0 or builds > _MOST_BUILDS or time.thread_time() > deadline:
                 return np.where(found < NOT_BUILT, found, FAR)
             missing = self._missing_rules(int(configs[waiting[0]]))
-            self._young = len(self._dfa.network.rule_start)
+            self._young = self._dfa.source.size[2]
             for rule in missing:
                 self._build(rule)
             builds += max(len(missing), 1)
@@ -93,9 +96,10 @@ class Endings:
     def _follow_growth(self) -> None:
         """Brings the tables up to the network's present size; what is finite stays right, since rules are only added."""
         network, machine = self._dfa.network, self._dfa.machine
-        states, built = len(network.states), int((network.rule_start >= 0).sum())
+        states, _, rules, _ = self._dfa.source.size
+        built = int((network.rule_start[:rules] >= 0).sum())
         if (states, built) != (len(self._distance), self._known_rules):
-            ends = max(2, int(network.states[:, FINAL].max(initial=0)) + 1)
+            ends = max(2, int(network.states[:states, FINAL].max(initial=0)) + 1)
             self._distance = _grown(self._distance, (states, ends), FAR)
             self._distance[self._distance >= NOT_BUILT] = FAR
             self._choices = _grown(self._choices, (states, ends, 3), -1)
@@ -134,7 +138,7 @@ class Endings:
         self._dfa.run(ask)
 
 
-def _grown(array: np.ndarray, shape: tuple[int, ...], fill: int) -> np.ndarray:
+def _grown(array: np.ndarray, shape: tuple[int, ...], fill: int | np.int64) -> np.ndarray:
     grown = np.full(shape, fill, array.dtype)
     grown[tuple(slice(0, size) for size in array.shape)] = array
     return grown
@@ -158,9 +162,8 @@ def _relax(network, byte_of, distance, choices, young):
     A choice is written only where a distance gets strictly smaller, so the choices lead nowhere twice. Rules from number `young` on
     are what was asked for last.
     """
-    states = network.states
-    count = states.shape[0]
-    begin, users = _users(network)
+    states, count = network.states, distance.shape[0]
+    begin, users = _users(network, count)
     queue = np.empty(count, np.int32)  # a ring: every state is in it once at most
     waiting = np.ones(count, np.uint8)
     for i in range(count):
@@ -199,11 +202,11 @@ def _look(network, byte_of, distance, choices, state, young):
 
 
 @njit(cache=True)
-def _users(network):
-    """(int64[states + 1], int32[]): the distance of s is used by those of users[begin[s]:begin[s + 1]]."""
+def _users(network, count):
+    """(int64[count + 1], int32[]): the distance of s is used by those of users[begin[s]:begin[s + 1]]."""
     states, edges = network.states, network.edges
-    begin = np.zeros(states.shape[0] + 1, np.int64)
-    for state in range(states.shape[0]):
+    begin = np.zeros(count + 1, np.int64)
+    for state in range(count):
         edge = states[state, FIRST_EDGE]
         while edge >= 0:
             for used in _used(network, edge):
@@ -211,7 +214,7 @@ def _users(network):
             edge = edges[edge, NEXT]
     begin = np.cumsum(begin)
     users = np.empty(begin[-1], np.int32)
-    for state in range(states.shape[0]):
+    for state in range(count):
         edge = states[state, FIRST_EDGE]
         while edge >= 0:
             for used in _used(network, edge):
@@ -256,9 +259,7 @@ def _offer_all(distance, choices, state, edge, length, target, called_end):
     changed = False
     for end in range(1, distance.shape[1]):
         if distance[target, end] < FAR:
-            changed |= _offer(
-                distance, choices, state, end, length + distance[target, end], edge, called_end, target
-            )
+            changed |= _offer(distance, choices, state, end, length + distance[target, end], edge, called_end, target)
     return changed
 
 

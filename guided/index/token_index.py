@@ -216,6 +216,11 @@ class TokenIndex:
         return self._dfa.matches(text.encode() if isinstance(text, str) else text)
 
     @property
+    def automaton(self) -> LazyDfa:
+        """What the index walks over."""
+        return self._dfa
+
+    @property
     def num_states(self) -> int:
         """States known so far."""
         return self._dfa.num_states

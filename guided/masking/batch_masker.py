@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import torch
 
-from guided.masking.budget import CompletionsMemo
 from guided.masking.device_slots import FAILED, PLAIN, STOPPED, DeviceSlots
+from guided.masking.fit import FitMemo
 from guided.masking.host_rows import NOTHING_LEFT, mask_by_words, mask_host_row
 from guided.masking.slot import Index, Slot
 from guided.masking.tables import DEFAULT_BYTES, TablePool
@@ -37,7 +37,7 @@ class BatchMasker:
         self._device_slots = DeviceSlots(self._pool, 16, compiled=compiled)
         self._slots: dict[int, Slot] = {}  # row of the batch -> its constrained request
         self._free: list[int] = []  # numbers of slots that were used and are free again
-        self._completions = CompletionsMemo()
+        self._fits = FitMemo(vocabulary)
         self._changed = True  # since the lists below were made
         self._on_device: list[Slot] = []
         self._on_host: list[tuple[int, Slot]] = []  # row, request
@@ -69,15 +69,14 @@ class BatchMasker:
         """Puts a constrained request into a row; its `output` may already hold tokens, which are replayed.
 
         Args:
-            budget: most output tokens that the request may have; the answer is made to fit. None: it need not. Not applied
-                while the index is not closed.
+            budget: most output tokens that the request may have; the answer is made to fit. None: it need not.
         """
         self.remove(row)
         slot = Slot(self._new_number(), index, index.start, output, frozenset(stop_tokens), name)
         if index.is_closed:
             slot.table = slot.held = self._pool.acquire(index)  # type: ignore[arg-type]  # a TokenIndex
-            if budget is not None:
-                slot.budget, slot.completions = budget, self._completions.of(index)  # type: ignore[arg-type]
+        if budget is not None:
+            slot.budget, slot.fit = budget, self._fits.of(index)  # type: ignore[arg-type]
         self._enter(row, slot)
 
     def add_failed(self, row: int, reason: str, *, stop_tokens: Collection[int], name: str = "?") -> None:
@@ -128,7 +127,7 @@ class BatchMasker:
         self._follow_changes()
         self._advance_device()
         for slot in self._on_device:
-            if slot.budget is not None and slot.completions.may_bind(slot.budget - slot.consumed):  # type: ignore[union-attr]
+            if slot.budget is not None and slot.fit.may_bind(slot.budget - slot.consumed):  # type: ignore[union-attr]
                 self._bring_to_host(slot)
         self._follow_changes()
         for _, slot in self._on_host:

@@ -12,38 +12,60 @@ from typing import TYPE_CHECKING
 import numba
 import numpy as np
 
+from guided.index.spelling import Speller
+
 if TYPE_CHECKING:
     from guided.index.token_index import TokenIndex
 
-_MEMO_INDEXES = 64
+Plan = tuple[int, ...]  # tokens that complete an answer
+
 _MEMO_STATES = 64  # states whose tokens are remembered: 2 bytes a token each
 _NEVER = np.iinfo(
     np.uint16
 ).max  # tokens to the end of an answer, where the token is not allowed or the end is this far
 
 
+class DoesNotFit(Exception):
+    """The request's budget fits no answer."""
+
+
+def packed(allowed: np.ndarray) -> np.ndarray:
+    """uint32[ceil(n / 32)] from bool[n]: bit t % 32 of word t // 32."""
+    words = np.zeros(-(-allowed.size // 32) * 4, np.uint8)
+    bits = np.packbits(allowed, bitorder="little")
+    words[: bits.size] = bits
+    return words.view(np.uint32)
+
+
 class Completions:
     """The shortest completions of one closed index, asked for token by token."""
 
-    def __init__(self, index: TokenIndex) -> None:
+    def __init__(self, index: TokenIndex, speller: Speller) -> None:
         assert index.is_closed
         self._index = index
+        self._speller = speller
         delta, self._class_of, self._accepting = (index.to_arrays()[k] for k in ("delta", "class_of", "accepting"))
         self._delta = np.ascontiguousarray(delta)
         self._after: OrderedDict[int, np.ndarray] = OrderedDict()  # state -> uint16[vocabulary]
 
+    def narrow(self, state: int, words: np.ndarray, left: int, plan: Plan | None) -> tuple[np.ndarray, Plan | None]:
+        """See `Fit.narrow`; exact, so no plan is needed."""
+        needed = int(self.min_tokens[state])
+        if needed > left:
+            raise DoesNotFit(f"{left} tokens are left, the shortest answer needs {needed} more")
+        return words & self.fitting(state, left - 1), None
+
+    def known_plan(self, state: int) -> None:
+        """See `Fit.known_plan`."""
+        return
+
     def may_bind(self, tokens_left: int) -> bool:
         """Could some allowed token leave too little of `tokens_left`? Exact distances are found only when bytes say so."""
-        if self._every_byte_is_a_token and (tokens_left > len(self._delta) or tokens_left > self._byte_horizon + 1):
+        if self._speller.every_byte_is_a_token and (
+            tokens_left > len(self._delta) or tokens_left > self._byte_horizon + 1
+        ):
             return False
         return tokens_left <= self.horizon
-
-    @cached_property
-    def _every_byte_is_a_token(self) -> bool:
-        """If so, no answer has fewer bytes than tokens. Bytes that UTF-8 never has do not count."""
-        data, offsets = self._index.vocabulary.token_bytes.data, self._index.vocabulary.token_bytes.offsets
-        single = np.unique(data[offsets[:-1][np.diff(offsets) == 1]])
-        return set(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)} <= set(single.tolist())
 
     @cached_property
     def _byte_horizon(self) -> int:
@@ -69,12 +91,7 @@ class Completions:
                 self._after.popitem(last=False)
             after = self._after[state] = self._tokens_after(state)
         self._after.move_to_end(state)
-        packed = (
-            np.packbits(after <= min(tokens_after, int(_NEVER) - 1), bitorder="little") if tokens_after >= 0 else ()
-        )
-        words = np.zeros(-(-after.size // 32) * 4, np.uint8)
-        words[: len(packed)] = packed
-        return words.view(np.uint32)
+        return packed(after <= min(tokens_after, int(_NEVER) - 1))
 
     def _tokens_after(self, state: int) -> np.ndarray:
         """uint16[vocabulary]: for each token the fewest tokens that complete the answer after it."""
@@ -91,22 +108,6 @@ class Completions:
             if following is not None:
                 after[token] = needed[following]
         return after
-
-
-class CompletionsMemo:
-    """The `Completions` of the indexes that were used last."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[int, Completions] = OrderedDict()  # id of an index, which is held -> its completions
-
-    def of(self, index: TokenIndex) -> Completions:
-        completions = self._known.get(id(index))
-        if completions is None:
-            if len(self._known) >= _MEMO_INDEXES:
-                self._known.popitem(last=False)
-            completions = self._known[id(index)] = Completions(index)
-        self._known.move_to_end(id(index))
-        return completions
 
 
 @numba.njit(cache=True, nogil=True)

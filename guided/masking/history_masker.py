@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from guided.masking.budget import CompletionsMemo
 from guided.masking.device_slots import FAILED, PLAIN, STOPPED, DeviceSlots
+from guided.masking.fit import FitMemo
 from guided.masking.host_rows import mask_by_words, mask_host_row
 from guided.masking.slot import Index, Slot
 from guided.masking.tables import DEFAULT_BYTES, TablePool
@@ -61,7 +61,7 @@ class HistoryMasker:
         self._pool = TablePool(vocabulary, self._device, capacity_bytes)
         self._device_slots = DeviceSlots(self._pool, slots, compiled=compiled)
         self._most_drafts = most_drafts
-        self._completions = CompletionsMemo()
+        self._fits = FitMemo(vocabulary)
         self._slots: dict[int, Slot] = {}  # constrained requests by slot
         self._replayed: dict[int, int] = {}  # slot -> output tokens that it came with and has not read yet
 
@@ -90,8 +90,8 @@ class HistoryMasker:
         entry = Slot(slot, index, index.start, [], frozenset(stop_tokens), name)
         if index.is_closed:
             entry.table = entry.held = self._pool.acquire(index)  # type: ignore[arg-type]  # a TokenIndex
-            if budget is not None:
-                entry.budget, entry.completions = budget, self._completions.of(index)  # type: ignore[arg-type]
+        if budget is not None:
+            entry.budget, entry.fit = budget, self._fits.of(index)  # type: ignore[arg-type]
         self._enter(slot, entry, replayed)
 
     def put_failed(self, slot: int, reason: str, *, stop_tokens: Collection[int], name: str = "?") -> None:
@@ -193,8 +193,8 @@ class HistoryMasker:
             slot = self._slots[int(layout.slots[position])]
             if slot.table is None or slot.budget is None:
                 continue
-            assert slot.completions is not None
-            if slot.completions.may_bind(slot.budget - int(layout.most_output[position])):
+            assert slot.fit is not None
+            if slot.fit.may_bind(slot.budget - int(layout.most_output[position])):
                 slot.table = None  # it reads its output from the start: the tokens are in the history
                 self._device_slots.clear(slot.number)
 

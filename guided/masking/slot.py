@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from guided.masking.budget import Completions
+from guided.masking.fit import Fit, Plan
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +45,13 @@ class Slot:
         state: automaton state after `consumed` tokens; only where the slot is resolved on the host.
         output: the request's output tokens, a live list that its owner appends to.
         stop_tokens: every token at which the engine ends this request.
+        fit: says which tokens leave an answer that fits the budget.
         budget: most output tokens that the request may have; None where the answer need not fit.
         table: number of the index in the pool; None where the slot is resolved on the host.
         held: number of the index in the pool that has to be released at the end.
         stopped: a stop token was written; nothing matters any more.
         failure: why this request cannot go on; it is ended at once, and who reads its output finds it incomplete.
+        plan: tokens that complete the answer from `state`, where the fit asks for one.
         name: what logs call the request.
     """
 
@@ -59,13 +61,14 @@ class Slot:
     output: Sequence[int]
     stop_tokens: frozenset[int]
     name: str
-    completions: Completions | None = None
+    fit: Fit | None = None
     budget: int | None = None
     table: int | None = None
     held: int | None = None
     consumed: int = 0
     stopped: bool = False
     failure: str | None = None
+    plan: Plan | None = None
     stop_array: np.ndarray = field(init=False)  # int64[stops]: `stop_tokens` for the kernels
 
     def __post_init__(self) -> None:
@@ -90,7 +93,12 @@ class Slot:
         if state is None:
             self.fail(f"token {token} at position {self.consumed - 1} is not allowed by the constraint")
             return
-        self.state = state
+        self._go(token, state)
+
+    def _go(self, token: int, state: Any) -> None:
+        plans = (self.plan, None if self.fit is None else self.fit.known_plan(self.state))
+        following = [plan[1:] for plan in plans if plan and plan[0] == token]
+        self.state, self.plan = state, min(following, key=len, default=None)
 
     def after(self, drafts: Sequence[int]) -> Slot:
         """A copy that has read `drafts` as well, which the request may never write; a forbidden one is no failure to log."""
@@ -103,22 +111,25 @@ class Slot:
                 ahead.stopped = True
                 continue
             assert self.index is not None
-            ahead.state = self.index.advance(ahead.state, token) if token >= 0 else None
-            if ahead.state is None:
+            state = self.index.advance(ahead.state, token) if token >= 0 else None
+            if state is None:
                 ahead.failure = "a draft that the constraint forbids"
+            else:
+                ahead._go(token, state)
         return ahead
 
     def allowed(self) -> np.ndarray:
-        """uint32[ceil(vocabulary / 32)]: the tokens that may follow, those among them after which the answer still fits."""
+        """uint32[ceil(vocabulary / 32)]: the tokens that may follow, those among them after which the answer still fits.
+
+        Raises:
+            DoesNotFit: none does.
+        """
         assert self.index is not None
         words = self.index.mask(self.state)
-        if self.budget is None or self.completions is None:
+        if self.budget is None or self.fit is None:
             return words
-        left = self.budget - self.consumed
-        needed = int(self.completions.min_tokens[self.state])
-        if needed > left:
-            self.fail(f"{left} tokens are left, the shortest answer needs {needed} more")
-        return words & self.completions.fitting(self.state, left - 1)
+        words, self.plan = self.fit.narrow(self.state, words, self.budget - self.consumed, self.plan)
+        return words
 
     def fail(self, reason: str) -> None:
         self.failure = reason

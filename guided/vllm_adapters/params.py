@@ -28,7 +28,7 @@ class GuidedParams:
     digest: str
     canonical_text: str
     request_id: str
-    fit_budget: bool = False
+    fit_budget: bool
 
     @property
     def constraint(self) -> Constraint:
@@ -36,13 +36,12 @@ class GuidedParams:
 
 
 def to_extra_args(
-    extra_args: Mapping[str, Any] | None, constraint: Constraint, request_id: str, *, fit_budget: bool = False
+    extra_args: Mapping[str, Any] | None, constraint: Constraint, request_id: str, *, fit_budget: bool = True
 ) -> dict[str, Any]:
     """A copy of `extra_args` in which the constraint travels as well.
 
     Args:
-        fit_budget: the answer has to be complete within the request's tokens. Only for who has made sure that the shortest one
-            is: a request whose budget cannot fit any answer fails. Not applied where the index does not close in the worker.
+        fit_budget: the answer has to be complete within the request's tokens; a request whose budget fits no answer fails.
     """
     travelling = {
         "format": FORMAT_VERSION,

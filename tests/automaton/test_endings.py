@@ -16,7 +16,6 @@ from guided.automaton.kernels import DEAD
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.reference import ReferenceMachine
 from guided.compiler import build_network
-from guided.errors import Unsatisfiable
 from guided.limits import Budget, Limits
 from tests.automaton.test_lazy_dfa import ALPHABET, network_of, rules
 

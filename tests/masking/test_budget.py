@@ -85,6 +85,66 @@ def test_the_answer_fits_and_the_choice_is_free_until_it_has_to(vocabulary, case
             assert index.accepts(text), (budget, text)
 
 
+GROWING = [
+    guided.Constraint.grammar('start: "(" start ")" | "[" start "]" | "x" | "yyy" start'),
+    guided.Constraint.regex(r"[01]{1,3}(\.[01]{1,3}){2}"),
+    guided.Constraint.json_schema(
+        {"$ref": "#/$defs/n", "$defs": {"n": {
+            "type": "object", "properties": {"a": {"type": "string"}, "c": {"type": "array", "items": {"$ref": "#/$defs/n"}}},
+            "required": ["a", "c"]}}},
+        whitespace="compact",
+    ),
+]  # fmt: skip
+PIECES = [b"", b"<eos>", *(bytes([byte]) for byte in range(256)), b"((", b"[[", b"([", b"))", b"yy", b"yyyyyy"]
+PIECES += [b'{"', b'":', b'"a', b"[]}", b"0.", b".0"]
+
+
+@pytest.mark.parametrize("bytes_are_tokens", [True, False], ids=["every byte", "bound by spelling"])
+@pytest.mark.parametrize("case", range(len(GROWING)))
+def test_answers_of_an_index_that_grows_are_complete(case, bytes_are_tokens):
+    """Whatever is chosen among the allowed tokens; and until it matters everything is allowed that the constraint allows."""
+    vocabulary = Vocabulary.from_tokens(PIECES, eos_ids=[STOP])
+    index = guided.compile(GROWING[case], vocabulary)
+    choose, masker, held_back = random.Random(case), BatchMasker(vocabulary), 0
+    masker._fits._speller.every_byte_is_a_token = bytes_are_tokens
+    needed = len(masker._fits.of(index).plan(index.start))
+    for budget in [*range(needed, needed + 4), needed + 12, needed + 25]:
+        for _ in range(3):
+            output: list[int] = []
+            masker.add(0, index, output=output, stop_tokens={STOP}, budget=budget)
+            while STOP not in output and len(output) < budget:
+                logits = torch.zeros(1, vocabulary.size)
+                masker.advance()
+                masker.mask(logits)
+                assert masker._slots[0].failure is None
+                allowed = torch.isfinite(logits[0]).nonzero().flatten().tolist()
+                held_back += len(allowed) < sum(int(word).bit_count() for word in index.mask(masker._slots[0].state))
+                openers = [t for t in allowed if vocabulary.bytes_of(t)[:1] in (b"(", b"[", b"y", b"{")]
+                output.append(choose.choice(openers if openers and choose.random() < 0.7 else allowed))
+            text = b"".join(vocabulary.bytes_of(token) for token in output if token != STOP)
+            assert index.accepts(text), (budget, text)
+    assert held_back
+    assert not index.is_closed or case == 1
+
+
+def test_a_plan_outlives_tokens_that_are_read_together(vocabulary):
+    """As after accepted drafts: the masks were made with the plans of states that the slot itself never stopped at."""
+    index = guided.compile(CASES[1][0], vocabulary)
+    masker = BatchMasker(vocabulary)
+    for first in (0, 3):
+        output: list[int] = []
+        masker.add(0, index, output=output, stop_tokens={STOP}, budget=5)
+        slot = masker._slots[0]
+        tokens = slot.fit.plan(index.start)
+        ahead = slot
+        for token in tokens[:first]:
+            ahead.allowed()
+            ahead = ahead.after([token])
+        output.extend(tokens[:first])
+        slot.read_new_tokens()
+        assert slot.plan == (tokens[first:] if first else None)
+
+
 def test_without_a_budget_nothing_is_held_back(vocabulary):
     index = guided.compile(CASES[2][0], vocabulary)
     index.close()

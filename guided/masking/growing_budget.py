@@ -1,0 +1,122 @@
+"""In: an index that still grows and a state; out: tokens after which the answer can be finished in n more. Knows no request.
+
+How many tokens the shortest answer needs is not known here. What is known is a string that completes a state
+(`guided.automaton.endings`) and the fewest tokens that spell it: an upper bound, most often exact. A token is allowed where the bound
+of the state after it fits. That alone could leave none, since the bound may rise by a step that the string itself takes: so a request
+keeps the tokens of the string that fitted last as its *plan*, and the plan's next token is always allowed. An answer that ends is
+therefore complete; near the end of a tight budget some tokens are held back that would have fitted.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from guided.automaton.endings import FAR, Endings
+from guided.automaton.kernels import DEAD
+from guided.errors import LimitExceeded
+from guided.index.spelling import Speller
+from guided.index.targets import token_targets
+from guided.masking.budget import DoesNotFit, Plan, packed
+
+if TYPE_CHECKING:
+    from guided.index.token_index import TokenIndex
+
+_MEMO_STATES = 16  # states whose targets are remembered: 8 bytes a token each
+_MEMO_PLANS = 1 << 14
+_MEMO_WORST = 1 << 16
+_MOST_SPELT = 256  # targets of one state whose strings are spelt; the others count by their bytes
+
+
+class GrowingCompletions:
+    """Short completions of one index, asked for token by token."""
+
+    def __init__(self, index: TokenIndex, speller: Speller) -> None:
+        self._index = index
+        self._speller = speller
+        self._endings = Endings(index.automaton)
+        self._plans: dict[int, Plan | None] = {}
+        self._worst: dict[int, int] = {}  # state -> most bytes that a completion has after any of its tokens
+        self._targets: OrderedDict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = OrderedDict()
+
+    def may_bind(self, tokens_left: int) -> bool:
+        """See `Fit.may_bind`; an index that grows has no bound."""
+        return True
+
+    def narrow(self, state: int, words: np.ndarray, left: int, plan: Plan | None) -> tuple[np.ndarray, Plan | None]:
+        """See `Fit.narrow`."""
+        if self._leaves_enough(state, left - 1):
+            return words, None
+        own = self.plan(state)
+        if own is None or len(own) > left:
+            own = plan
+        if own is None or len(own) > left:
+            raise DoesNotFit(f"{left} tokens are left, and no answer is known that needs so few")
+        fitting = words & self._fitting(state, left - 1)
+        if own:
+            fitting[own[0] >> 5] |= np.uint32(1 << (own[0] & 31))
+        return fitting, own
+
+    def known_plan(self, state: int) -> Plan | None:
+        """See `Fit.known_plan`."""
+        return self._plans.get(state)
+
+    def plan(self, state: int) -> Plan | None:
+        """Tokens that complete the answer from a state; None where none were found within the limits."""
+        if state not in self._plans:
+            if len(self._plans) >= _MEMO_PLANS:
+                self._plans.clear()
+            try:
+                text = self._endings.ending(state)
+            except LimitExceeded:
+                text = None
+            self._plans[state] = None if text is None else self._speller.spell(text)
+        return self._plans[state]
+
+    def _leaves_enough(self, state: int, tokens_after: int) -> bool:
+        """Is every token, by the bytes of what completes the answer after it, sure to leave enough?"""
+        if not self._speller.every_byte_is_a_token:
+            return False
+        worst = self._worst.get(state)
+        if worst is None:
+            if len(self._worst) >= _MEMO_WORST:
+                self._worst.clear()
+            _, _, lengths = self._after(state)
+            worst = self._worst[state] = int(lengths.max(initial=0))
+        return worst <= tokens_after
+
+    def _fitting(self, state: int, tokens_after: int) -> np.ndarray:
+        """uint32[ceil(vocabulary / 32)]: tokens after which `tokens_after` tokens are known to be enough."""
+        number_of, targets, lengths = self._after(state)
+        fits = np.zeros(len(targets) + 1, np.bool_)  # the last stands for tokens that are not allowed
+        if self._speller.every_byte_is_a_token:
+            fits[:-1] = lengths <= tokens_after
+        most_bytes = max(tokens_after, 0) * self._speller.longest_token
+        asked = np.flatnonzero(~fits[:-1] & (lengths <= most_bytes))
+        for i in asked[np.argsort(lengths[asked], kind="stable")][:_MOST_SPELT].tolist():
+            plan = self.plan(int(targets[i]))
+            fits[i] = plan is not None and len(plan) <= tokens_after
+        return packed(fits[number_of])
+
+    def _after(self, state: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(int64[vocabulary]: number of each token's target, int32[n]: the targets, int64[n]: bytes that complete them)."""
+        known = self._targets.get(state)
+        if known is None:
+            if len(self._targets) >= _MEMO_STATES:
+                self._targets.popitem(last=False)
+            known = self._targets[state] = self._find_after(state)
+        self._targets.move_to_end(state)
+        return known
+
+    def _find_after(self, state: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        of_token = token_targets(self._index, state)
+        targets, number_of = np.unique(of_token, return_inverse=True)
+        if targets.size and targets[0] == DEAD:
+            targets, number_of = targets[1:], number_of - 1  # -1: the last
+        try:
+            lengths = self._endings.lengths(targets)
+        except LimitExceeded:
+            lengths = np.full(len(targets), FAR)
+        return number_of, targets, lengths
