@@ -7,10 +7,22 @@ from guided.automaton.network import Network
 from guided.constraint import Constraint
 from guided.errors import InvalidConstraint, Unsatisfiable
 from guided.index.dead_ends import spells_every_byte
+from guided.index.fewest import fewest_tokens
 from guided.index.slices import slices_of, unwritable_bytes
+from guided.index.targets import token_targets
 from guided.index.token_index import TokenIndex
 from guided.limits import Budget, Limits
 from guided.vocabulary import Vocabulary
+
+__all__ = [
+    "TokenIndex",
+    "begin_index",
+    "build_network",
+    "compile",
+    "fewest_tokens",
+    "leave_out_unwritable",
+    "warm_up",
+]
 
 _UNWRITABLE = "no token of this model's vocabulary can write what the constraint asks for"
 
@@ -131,8 +143,11 @@ def _run_every_kernel() -> None:
     network.literal(start, b"\xc3\xaa", end)  # its second byte is no token: there are dead ends to drop
     network.define(network.root, start)
     index = TokenIndex(LazyDfa(network, Budget(Limits(seconds=600))), vocabulary)
+    fewest_tokens(index)
+    token_targets(index, index.start)
     index.mask(index.start)  # before the index is closed: one row alone has a kernel of its own
     index.min_tokens(index.start)
+    fewest_tokens(index)
     index.max_tokens()
     index.advance(index.start, 0)
     index.drop_dead_ends()

@@ -16,6 +16,7 @@ from vllm.plugins.endpoint_plugins.interface import attach_endpoint_plugins
 
 from server.compile_service import CompileService
 from server.constraint_middleware import ConstraintMiddleware
+from server.errors import RequestRefused, refusal
 
 
 async def create_app(args: Namespace, engine: EngineClient, compile_service: CompileService) -> FastAPI:
@@ -29,6 +30,7 @@ async def create_app(args: Namespace, engine: EngineClient, compile_service: Com
     register_api_routers(args, app, tasks, engine.model_config)
     attach_endpoint_plugins(app, tasks)
     init_exception_handler(app)
+    app.exception_handler(RequestRefused)(refusal)
     init_entrypoints_middleware(args, app, tasks)
     app = sagemaker_standards_bootstrap(app)
     await init_app_state(engine, app.state, args, tasks)

@@ -42,16 +42,13 @@ class Compiled:
     Attributes:
         index: closed, to be read only, by any thread; None while it still grows (or has no file).
         check: do these tokens, without the stop token, spell a complete answer? Raises LimitExceeded, Overloaded.
+        fewest_tokens: of the shortest answer, without the stop token; None where it is not known. A worker's answer is remembered.
     """
 
     constraint: Constraint
     index: TokenIndex | None
     check: Callable[[list[int]], Awaitable[bool]]
-
-    @property
-    def fewest_tokens(self) -> int | None:
-        """Of the shortest answer, without the stop token; None where it is not known."""
-        return None if self.index is None else self.index.min_tokens(self.index.start)
+    fewest_tokens: Callable[[], Awaitable[int | None]]
 
     async def satisfied_by(self, tokens: list[int]) -> bool:
         """Do these tokens, without the stop token, spell a complete answer?
@@ -218,7 +215,18 @@ class CompileService:
             outcome = await self.pool.run(self._job("check", constraint, tokens=tokens), Priority.CHECK)
             return outcome["complete"]
 
-        compiled = Compiled(constraint, index, check)
+        known: list[int | None] = []
+
+        async def fewest_tokens() -> int | None:
+            if not known:
+                try:
+                    outcome = await self.pool.run(self._job("fewest", constraint), Priority.CHECK)
+                except (ConstraintError, Overloaded):
+                    return None
+                known.append(outcome["fewest_tokens"])
+            return known[0]
+
+        compiled = Compiled(constraint, index, check, fewest_tokens)
         self.memory.put(constraint.digest, compiled, _GROWING_BYTES if index is None else index.memory_bytes)
         return compiled
 

@@ -70,11 +70,12 @@ class ConstraintMiddleware:
         refuse_text_stop_ids(body, wanted.field, self.compile_service.is_text)
         try:
             compiled = await while_connected(receive, self.compile_service.compile(wanted.constraint, caller))
+            fewest = await compiled.fewest_tokens() if wanted.options.fit_budget else None
         except ConstraintError as error:
             raise from_constraint_error(error, wanted.field) from error
         except Overloaded as error:
             raise overloaded(error) from error
-        return Pending(compiled), forwarded
+        return Pending(compiled, wanted.field, wanted.options, fewest), forwarded
 
 
 async def _read(receive: Receive) -> tuple[list[Message], bytes]:

@@ -30,15 +30,24 @@ from guided.errors import LimitExceeded
 from guided.vllm_adapters.params import to_extra_args
 from guided.workers import Overloaded
 from server.compile_service import Compiled
+from server.request_options import DEFAULTS, RequestOptions, refuse_small_budget
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Pending:
-    """The constraint of the request at hand, and how many generations have taken it."""
+    """The constraint of the request at hand, and how many generations have taken it.
+
+    Attributes:
+        field: the request field of the constraint.
+        fewest_tokens: of the shortest answer; None where it is not known or does not matter.
+    """
 
     compiled: Compiled
+    field: str = "the constraint"
+    options: RequestOptions = DEFAULTS
+    fewest_tokens: int | None = None
     generations: int = 0
 
 
@@ -51,8 +60,10 @@ class GuidedEngine(AsyncLLM):
     def generate(
         self, prompt: Any, sampling_params: SamplingParams, request_id: str, **options: Any
     ) -> AsyncGenerator[RequestOutput, None]:
-        """Raises VLLMValidationError at once, not at the first output: routes then still answer with a status."""
+        """Raises VLLMValidationError or RequestRefused at once, not at the first output: routes then answer with a status."""
         pending = pending_constraint.get()
+        if pending is not None:
+            refuse_small_budget(pending.fewest_tokens, sampling_params.max_tokens, pending.field)
         params = with_constraint(sampling_params, pending, request_id)
         outputs = super().generate(prompt, params, request_id, **options)
         if pending is None:
@@ -74,7 +85,9 @@ def with_constraint(params: SamplingParams, pending: Pending | None, request_id:
         return params
     params = params.clone()
     params.structured_outputs = None
-    params.extra_args = to_extra_args(params.extra_args, pending.compiled.constraint, request_id)
+    params.extra_args = to_extra_args(
+        params.extra_args, pending.compiled.constraint, request_id, fit_budget=pending.options.fit_budget
+    )
     return params
 
 

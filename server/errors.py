@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from guided.errors import ConstraintError
@@ -44,6 +45,11 @@ class RequestRefused(Exception):
         return Response(
             json.dumps(self.body()), status_code=self.status, headers=headers, media_type="application/json"
         )
+
+
+async def refusal(_request: Request, error: RequestRefused) -> Response:
+    """The exception handler for refusals that come from within a route."""
+    return error.response()
 
 
 def from_constraint_error(error: ConstraintError, field: str) -> RequestRefused:

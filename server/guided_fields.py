@@ -7,13 +7,15 @@ The body is read raw, since vLLM's request models drop unknown fields without a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from guided.constraint import Constraint
 from guided.errors import ConstraintError, InvalidConstraint
 from guided.vllm_adapters.params import KEY
+from server import request_options
 from server.errors import RequestRefused, from_constraint_error
+from server.request_options import DEFAULTS, RequestOptions, read_options
 
 Body = Mapping[str, Any]
 
@@ -35,10 +37,11 @@ CONTRADICTIONS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A constraint and the request field that it came in, as errors name it ("response_format.json_schema.schema")."""
+    """A constraint, and the request field that it came in, as errors name it ("response_format.json_schema.schema")."""
 
     field: str
     constraint: Constraint
+    options: RequestOptions = DEFAULTS
 
 
 def read_constraint(body: Body) -> Wanted | None:
@@ -51,6 +54,8 @@ def read_constraint(body: Body) -> Wanted | None:
     wanted = [*_guided(body), *_structured_outputs(body), *_response_format(body)]
     _refuse_enforced_tools(body)
     if not wanted:
+        if body.get("guided_options"):
+            raise _invalid("guided_options", "needs a constraint beside it")
         return None
     if len(wanted) > 1:
         fields = " and ".join(w.field for w in wanted)
@@ -58,7 +63,7 @@ def read_constraint(body: Body) -> Wanted | None:
             f"only one constraint per request, got {fields}", "conflicting_constraints", wanted[1].field
         )
     _refuse_contradictions(body, wanted[0].field)
-    return wanted[0]
+    return replace(wanted[0], options=read_options(body))
 
 
 def refuse_any_constraint(body: Body, path: str) -> None:
@@ -214,8 +219,11 @@ def _json_options(body: Body) -> dict[str, str]:
         if not isinstance(options, Mapping):
             raise _invalid("guided_options", f"must be an object, not {type(options).__name__}")
         for key in options:
+            if key in request_options.NAMES:
+                continue
             if key not in JSON_OPTIONS:
-                raise _invalid(f"guided_options.{key}", f"is unknown; there are {', '.join(JSON_OPTIONS)}")
+                known = ", ".join([*JSON_OPTIONS, *request_options.NAMES])
+                raise _invalid(f"guided_options.{key}", f"is unknown; there are {known}")
             fields[key] = f"guided_options.{key}"
     if body.get("guided_whitespace_pattern") is not None:
         fields["whitespace_pattern"] = "guided_whitespace_pattern"
@@ -225,7 +233,8 @@ def _json_options(body: Body) -> dict[str, str]:
 
 
 def _option_values(body: Body) -> dict[str, Any]:
-    values = dict(body.get("guided_options") or {})
+    given = body.get("guided_options") or {}
+    values = {name: value for name, value in given.items() if name in JSON_OPTIONS}
     pattern = body.get("guided_whitespace_pattern")
     if pattern is not None:
         if "whitespace_pattern" in values:

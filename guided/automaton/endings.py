@@ -7,7 +7,7 @@ relaxation. What a set of return stacks adds is found cell by cell, below before
 
 Rules that are not built cost more than any string: a completion through built rules is preferred, and where there is none, the rules
 along the cheapest way are built. What the last of them asked for is cheapest, so that the way is followed and not left for each
-alternative in turn. So the strings are the shortest of those in the rules
+alternative in turn; `shorten` looks at the alternatives, where it is worth it. So the strings are the shortest of those in the rules
 built so far: complete without doubt, not always shortest of all.
 """
 
@@ -32,7 +32,7 @@ from guided.automaton.kernels import (
     TARGET,
 )
 from guided.automaton.lazy_dfa import LazyDfa
-from guided.automaton.network import BYTES, CALL, CALL_AGAIN, EPSILON, PLAIN, RESUME, ByteSet
+from guided.automaton.network import BYTES, CALL, CALL_AGAIN, EPSILON, PLAIN, RESUME
 from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, NO_STACK, REST, TOP
 
 FAR = np.int64(1) << np.int64(60)  # there is no such end
@@ -42,6 +42,7 @@ EDGE, END, GO_ON = range(
 )  # columns of `choices`: the first edge of the shortest way; of a call, how the rule ends, where it goes on
 
 _MOST_BUILDS = 4_000  # rules built for one question...
+_MOST_SHORTENING = 200  # rules built to find a shorter string
 _MOST_SECONDS = 3.0  # ...and CPU time
 _DEEPEST = 1 << 14  # calls inside each other on the way to an end
 _BUILT_AT_ONCE = 64  # rules of one way
@@ -76,7 +77,7 @@ class Endings:
             if waiting.size == 0 or builds > _MOST_BUILDS or time.thread_time() > deadline:
                 return np.where(found < NOT_BUILT, found, FAR)
             missing = self._missing_rules(int(configs[waiting[0]]))
-            self._young = self._dfa.source.size[2]
+            self._young = self._dfa.network_size[2]
             for rule in missing:
                 self._build(rule)
             builds += max(len(missing), 1)
@@ -91,12 +92,60 @@ class Endings:
         written, missing = self._trace(config, text)
         return text.tobytes() if missing == 0 and written == length else None
 
+    def shorten(self, config: int) -> None:
+        """Builds rules through which a shorter completion of a configuration may go, within the limits. Raises LimitExceeded.
+
+        A rule that is not built is taken for one byte: while the way that is shortest then has such rules, they are built.
+        """
+        deadline, builds = time.thread_time() + _MOST_SECONDS, 0
+        while builds < _MOST_SHORTENING and time.thread_time() < deadline:
+            self._follow_growth()
+            network, machine = self._dfa.network, self._dfa.machine
+            distance, choices = np.full_like(self._distance, FAR), np.full_like(self._choices, -1)
+            below = np.full_like(self._below, FAR)
+            _relax(network, self._byte_of, distance, choices, -1)
+            _descend(network, machine, distance, below, 0)
+            rules = np.empty(_BUILT_AT_ONCE, np.int64)
+            _, missing = _trace(
+                network, machine, distance, choices, below, self._byte_of, config, np.empty(0, np.uint8), rules
+            )
+            if missing == 0:
+                return
+            for rule in dict.fromkeys(rules[:missing].tolist()):
+                self._build(rule)
+            builds += missing
+
     # --- tables -------------------------------------------------------------------------------------------------------
 
     def _follow_growth(self) -> None:
         """Brings the tables up to the network's present size; what is finite stays right, since rules are only added."""
         network, machine = self._dfa.network, self._dfa.machine
-        states, _, rules, _ = self._dfa.source.size
+        states, _, rules, sets = self._dfa.network_size
+        built = int((network.rule_start[:rules] >= 0).sum())
+        if (states, built) != (len(self._distance), self._known_rules):
+            ends = max(2, int(network.states[:states, FINAL].max(initial=0)) + 1)
+            self._distance = _grown(self._distance, (states, ends), FAR)
+            self._distance[self._distance >= NOT_BUILT] = FAR
+            self._choices = _grown(self._choices, (states, ends, 3), -1)
+            self._byte_of = _usual_bytes(network.set_has_class[:sets, machine.class_of])
+            _relax(network, self._byte_of, distance, choices, -1)
+            _descend(network, machine, distance, below, 0)
+            rules = np.empty(_BUILT_AT_ONCE, np.int64)
+            _, missing = _trace(
+                network, machine, distance, choices, below, self._byte_of, config, np.empty(0, np.uint8), rules
+            )
+            if missing == 0:
+                return
+            for rule in dict.fromkeys(rules[:missing].tolist()):
+                self._build(rule)
+            builds += missing
+
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def _follow_growth(self) -> None:
+        """Brings the tables up to the network's present size; what is finite stays right, since rules are only added."""
+        network, machine = self._dfa.network, self._dfa.machine
+        states, _, rules, sets = self._dfa.network_size
         built = int((network.rule_start[:rules] >= 0).sum())
         if (states, built) != (len(self._distance), self._known_rules):
             ends = max(2, int(network.states[:states, FINAL].max(initial=0)) + 1)
@@ -144,12 +193,11 @@ def _grown(array: np.ndarray, shape: tuple[int, ...], fill: int | np.int64) -> n
     return grown
 
 
-def _usual_byte(symbols: ByteSet) -> int:
-    """A byte of the set, -1 where it has none."""
-    for byte in (*_USUAL, *range(0x20, 256), *range(0x20)):
-        if symbols >> byte & 1:
-            return byte
-    return -1
+def _usual_bytes(contains: np.ndarray) -> np.ndarray:
+    """int16[sets]: a byte of each set, -1 where it has none, from bool[sets, 256]."""
+    order = np.array(list(dict.fromkeys([*_USUAL, *range(0x20, 256), *range(0x20)])))
+    first = contains[:, order].argmax(1)
+    return np.where(contains.any(1), order[first], -1).astype(np.int16)
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -160,7 +208,7 @@ def _relax(network, byte_of, distance, choices, young):
     """Brings `distance` to its fixed point from above: whose successors got nearer to an end is looked at again.
 
     A choice is written only where a distance gets strictly smaller, so the choices lead nowhere twice. Rules from number `young` on
-    are what was asked for last.
+    are what was asked for last; with -1 every rule that is not built counts as one byte.
     """
     states, count = network.states, distance.shape[0]
     begin, users = _users(network, count)
@@ -279,7 +327,7 @@ def _offer_call(network, distance, choices, state, edge, target, young):
         if start >= 0:
             length = distance[start, end]
         elif end == PLAIN:
-            length = NOT_BUILT * (1 if rule >= young else 2 + min(rule, 1 << 20))
+            length = NOT_BUILT * (1 if rule >= young else 2 + min(rule, 1 << 20)) if young >= 0 else np.int64(1)
         else:
             continue
         if length >= FAR:

@@ -94,6 +94,11 @@ class LazyDfa:
         return int(self.machine.counts[CONFIGS])
 
     @property
+    def network_size(self) -> tuple[int, int, int, int]:
+        """How many states, edges, rules and byte sets of the network the arrays have."""
+        return self._mirrored
+
+    @property
     def num_classes(self) -> int:
         return int(self.machine.counts[CLASSES])
 

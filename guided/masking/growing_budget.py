@@ -69,6 +69,8 @@ class GrowingCompletions:
             if len(self._plans) >= _MEMO_PLANS:
                 self._plans.clear()
             try:
+                if state == self._index.start:
+                    self._endings.shorten(state)
                 text = self._endings.ending(state)
             except LimitExceeded:
                 text = None

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.snapshot import StaleSnapshot
 from guided.cache import Memory, Store
-from guided.compiler import begin_index, writable_network
+from guided.compiler import begin_index, fewest_tokens, writable_network
 from guided.constraint import Constraint
 from guided.errors import ConstraintError, LimitExceeded
 from guided.index.token_index import TokenIndex
@@ -46,6 +46,7 @@ class Jobs:
             "close": self._close,
             "fetch": self._fetch,
             "check": self._check,
+            "fewest": self._fewest,
             "describe": self._describe,
             "flush": self._flush,
         }
@@ -159,6 +160,11 @@ class Jobs:
                 self._growing.drop(digest)
                 return
             self._store.share(digest, self._store.keep(index, constraint))
+
+    def _fewest(self, job: Message, budget: Budget) -> Iterator[Message]:
+        """How many tokens the shortest answer needs; see `guided.index.fewest`."""
+        index, _ = self._growing_index(Constraint.from_canonical(job["constraint"]), budget)
+        yield {"fewest_tokens": fewest_tokens(index)}
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 

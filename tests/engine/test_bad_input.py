@@ -19,6 +19,7 @@ CODES = {
     "constraint_too_complex",
     "conflicting_constraints",
     "not_enforced",
+    "budget_too_small",
 }
 BAD_PATTERN = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(b"}}}
 

@@ -59,7 +59,7 @@ def test_curl_streams(server):
 @pytest.mark.parametrize("case", [REGEX, JSON_OBJECT], ids=lambda case: case.name)
 @pytest.mark.parametrize("way", [chat, complete])
 def test_stream_and_whole_answer_are_the_same(server, case: Case, way):
-    options = {"temperature": 0.0, "max_tokens": 40, "extra_body": case.fields}
+    options = {"temperature": 0.0, "max_tokens": 60, "extra_body": case.fields}
     assert way(server, case.prompt, stream=True, **options) == way(server, case.prompt, **options)
 
 

@@ -47,7 +47,10 @@ def compiled(constraint: Constraint, index: TextIndex) -> Compiled:
     async def check(tokens: list[int]) -> bool:
         return spells_an_answer(index, tokens)  # type: ignore[arg-type]
 
-    return Compiled(constraint, index, check)  # type: ignore[arg-type]
+    async def fewest_tokens() -> int:
+        return len(index.text)
+
+    return Compiled(constraint, index, check, fewest_tokens)  # type: ignore[arg-type]
 
 
 def sample(tokens: list[int], finish_reason: str | None = None, index: int = 0) -> SimpleNamespace:

@@ -12,6 +12,8 @@ from vllm.sampling_params import StructuredOutputsParams
 from guided.constraint import Constraint
 from guided.vllm_adapters.params import from_extra_args
 from server.engine import Pending, verified, with_constraint
+from server.errors import RequestRefused
+from server.request_options import RequestOptions, refuse_small_budget
 from tests.server.fakes import TextIndex, compiled, output, sample, tokens_of
 
 EOS = 2
@@ -28,6 +30,21 @@ def test_constraint_replaces_vllms_own():
     assert params.structured_outputs is None
     assert params.extra_args["other"] == 1
     assert original.structured_outputs is not None and original.extra_args == {"other": 1}
+
+
+@pytest.mark.parametrize("fit_budget", [True, False])
+def test_the_worker_is_told_whether_the_answer_has_to_fit(fit_budget):
+    pending = Pending(COMPILED, options=RequestOptions(fit_budget=fit_budget))
+    guided = from_extra_args(with_constraint(SamplingParams(), pending, "r").extra_args)
+    assert guided is not None and guided.fit_budget == fit_budget
+
+
+def test_a_budget_that_fits_no_answer_is_refused_with_the_number_that_is_needed():
+    refuse_small_budget(7, 7, "guided_json")
+    refuse_small_budget(None, 1, "guided_json")
+    with pytest.raises(RequestRefused, match="guided_json needs 8 tokens") as raised:
+        refuse_small_budget(8, 7, "guided_json")
+    assert (raised.value.code, raised.value.status) == ("budget_too_small", 400)
 
 
 def test_plain_parameters_pass_untouched():

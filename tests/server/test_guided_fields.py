@@ -220,3 +220,31 @@ def test_what_vllm_gets_to_see():
         "n": 2,
     }
     assert without_constraint(body) == {"messages": [], "response_format": {"type": "text"}, "n": 2}
+
+
+@pytest.mark.parametrize("spelling", ["guided_json", "guided_regex", "response_format"])
+def test_options_of_the_request_go_with_every_kind(spelling):
+    constraint = {
+        "guided_json": SCHEMA,
+        "guided_regex": "a+",
+        "response_format": {"type": "json_object"},
+    }[spelling]
+    options = {"fit_budget": False}
+    wanted = read_constraint({spelling: constraint, "guided_options": options})
+    assert wanted is not None and not wanted.options.fit_budget
+    assert wanted.constraint == read_constraint({spelling: constraint}).constraint  # type: ignore[union-attr]
+    assert read_constraint({spelling: constraint}).options.fit_budget  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"guided_regex": "a", "guided_options": {"fit_budget": "no"}}, "true or false"),
+        ({"guided_regex": "a", "guided_options": {"fit_budgets": False}}, "unknown"),
+        ({"guided_options": {"fit_budget": False}}, "needs a constraint"),
+    ],
+)
+def test_options_that_are_refused(body, words):
+    with pytest.raises(RequestRefused, match=words) as raised:
+        read_constraint(body)
+    assert raised.value.param is not None and raised.value.param.startswith("guided_options")

@@ -1,0 +1,62 @@
+"""In: the JSON body of a request; out: what it wants of its answer beside the constraint. Compiles nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from server.errors import RequestRefused
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOptions:
+    """The part of `guided_options` that goes with every kind of constraint.
+
+    Attributes:
+        fit_budget: the answer has to be complete within the request's tokens.
+    """
+
+    fit_budget: bool = True
+
+
+DEFAULTS = RequestOptions()
+NAMES = tuple(option.name for option in fields(RequestOptions))
+
+
+def read_options(body: Mapping[str, Any]) -> RequestOptions:
+    """The options of a request whose `guided_options`, if it has any, is an object.
+
+    Raises:
+        RequestRefused: a value of the wrong type.
+    """
+    given = body.get("guided_options") or {}
+    values = {name: given[name] for name in NAMES if given.get(name) is not None}
+    for name, value in values.items():
+        if not isinstance(value, bool):
+            field = f"guided_options.{name}"
+            raise RequestRefused(
+                f"{field} must be true or false, not {type(value).__name__}", "invalid_constraint", field
+            )
+    return RequestOptions(**values)
+
+
+def refuse_small_budget(fewest_tokens: int | None, max_tokens: int | None, field: str) -> None:
+    """Refuses a request whose tokens do not suffice for any answer.
+
+    Args:
+        fewest_tokens: of the shortest answer; None where it is not known.
+        max_tokens: as the route hands it on: never more than the prompt leaves of the model's context.
+        field: the request field of the constraint.
+
+    Raises:
+        RequestRefused: with the number of tokens that are needed.
+    """
+    if fewest_tokens is None or max_tokens is None or fewest_tokens <= max_tokens:
+        return
+    raise RequestRefused(
+        f"the shortest answer to {field} needs {fewest_tokens} tokens, and the answer may have {max_tokens} (max_tokens, or what the "
+        'prompt leaves of the context); "guided_options": {"fit_budget": false} allows answers that are cut off',
+        "budget_too_small",
+        "max_tokens",
+    )
