@@ -41,14 +41,14 @@ class BatchMasker:
         self._changed = True  # since the lists below were made
         self._on_device: list[Slot] = []
         self._on_host: list[tuple[int, Slot]] = []  # row, request
-        self._rows = self._numbers = torch.empty(0, dtype=torch.int64)  # int64[n]: row and slot of those on the device
+        self._rows = self._numbers = self._device_slots.numbers([])  # int64[n]: row and slot of those on the device
 
     def warm_up(self) -> None:
         """Compiles or loads the kernels, so that no request waits for it."""
-        empty = torch.zeros(1, dtype=torch.int64, device=self._device)
+        zero = self._device_slots.numbers([0])
         logits = torch.zeros((1, 32), device=self._device)
-        self._device_slots.advance(empty, empty)
-        self._device_slots.mask(logits, empty, empty, empty)
+        self._device_slots.advance(zero, zero)
+        self._device_slots.mask(logits, zero, zero)
         mask_by_words(logits[0], np.zeros(1, np.uint32), np.zeros(1, np.int64), True)
 
     def __len__(self) -> int:
@@ -143,8 +143,8 @@ class BatchMasker:
         on_device = [(row, slot) for row, slot in self._slots.items() if slot.table is not None]
         self._on_device = [slot for _, slot in on_device]
         self._on_host = [(row, slot) for row, slot in self._slots.items() if slot.table is None]
-        self._rows = self._tensor([row for row, _ in on_device])
-        self._numbers = self._tensor([slot.number for _, slot in on_device])
+        self._rows = self._device_slots.numbers([row for row, _ in on_device])
+        self._numbers = self._device_slots.numbers([slot.number for _, slot in on_device])
         self._changed = False
 
     def _advance_device(self) -> None:
@@ -160,7 +160,7 @@ class BatchMasker:
                 return
             known = np.clip(np.array(tokens), 0, self._pool.vocabulary_size - 1)
             longest = int(self._pool.token_lengths[known].max())
-            self._device_slots.advance(self._tensor(numbers), self._tensor(tokens), longest)
+            self._device_slots.advance(self._device_slots.numbers(numbers), self._device_slots.numbers(tokens), longest)
 
     def _bring_to_host(self, slot: Slot) -> None:
         """From now on the request is resolved here. Its state is the one thing that is ever read back."""
@@ -181,14 +181,10 @@ class BatchMasker:
         self._follow_changes()
         assert all(row < logits.shape[0] for row in self._slots), f"a batch of {logits.shape[0]} rows"
         if self._on_device:
-            states = self._device_slots.state[self._numbers]
-            failed = self._device_slots.mask(logits, self._rows, self._numbers, states)
+            failed = self._device_slots.mask(logits, self._rows, self._numbers)
             if failed.device.type == "cpu" and bool(failed.any()):  # elsewhere reading it would wait for the device
                 for slot, has_failed in zip(self._on_device, failed.tolist(), strict=True):
                     if has_failed:
                         slot.fail(NOTHING_LEFT)
         for row, slot in self._on_host:
             mask_host_row(slot, logits[row])
-
-    def _tensor(self, values: list[int]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.int64).to(self._device, non_blocking=True)

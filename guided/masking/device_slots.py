@@ -3,11 +3,15 @@
 Per slot the number of its index, its state and its stop tokens, as tensors on the logits' device. What the host changes is staged
 and written by `flush`; from then on nothing is read back.
 
-On the CPU both steps are compiled loops (`kernels`): a tensor form writes several temporaries of the size of the logits, the
-loop only what changes. Elsewhere they are tensor operations (`tensor_ops`).
+On the CPU both steps are compiled loops (`kernels`) over the same memory: a tensor form writes several temporaries of the size of the
+logits, the loop only what changes, and the smallest tensor operation takes longer than a whole walk. Elsewhere they are tensor
+operations (`tensor_ops`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +21,10 @@ from guided.masking.tables import TablePool
 from guided.masking.tensor_ops import FAILED, PLAIN, STOPPED
 
 __all__ = ["FAILED", "PLAIN", "STOPPED", "DeviceSlots"]
+
+Numbers = Any  # int64[n]: an array or a tensor, see `DeviceSlots.numbers`
+_FOR_WALK = ("token_data", "token_begin", "extents", "class_of", "delta")
+_FOR_MASK = ("extents", "place", "accepting", "dense", "lists")
 
 
 class DeviceSlots:
@@ -78,60 +86,47 @@ class DeviceSlots:
 
     # --- the two steps ------------------------------------------------------------------------------------------------
 
-    def advance(self, slots: torch.Tensor, token: torch.Tensor, longest_token: int | None = None) -> None:
+    def numbers(self, values: Sequence[int]) -> Numbers:
+        """Slots, tokens or rows, as `advance` and `mask` take them: int64[n], where the compiled loops run as an array."""
+        array = np.array(values, np.int64)
+        return array if self.compiled else self._tensor(array)
+
+    def advance(self, slots: Numbers, token: Numbers, longest_token: int | None = None) -> None:
         """Every slot of `slots`, int64[n] and distinct, reads one token of `token`, int64[n]."""
-        self.state[slots] = self.following(slots, self.state[slots], token, longest_token)
+        if self.compiled:
+            state, slots = self.state.numpy(), np.asarray(slots)
+            state[slots] = self._walk(slots, state[slots], np.asarray(token))
+        else:
+            self.state[slots] = self.following(slots, self.state[slots], token, longest_token)
 
     def following(
         self, slots: torch.Tensor, state: torch.Tensor, token: torch.Tensor, longest_token: int | None = None
     ) -> torch.Tensor:
         """int64[n]: the states after `token` from `state`, under the indexes of `slots`; see `tensor_ops.walk`."""
-        tables, index, stops = self.pool.tables, self.index[slots], self.stops[slots]
-        if not self.compiled:
-            longest = self.pool.longest_token if longest_token is None else longest_token
-            return tensor_ops.walk(tables, index, state, token, stops, longest)
-        following = torch.empty_like(state)
-        kernels.walk(
-            *(
-                tensor.numpy()
-                for tensor in (
-                    tables.token_data,
-                    tables.token_begin,
-                    tables.extents,
-                    tables.class_of,
-                    tables.delta,
-                    index,
-                    state,
-                    token,
-                    stops,
-                    following,
-                )
-            )
-        )
+        if self.compiled:
+            return torch.from_numpy(self._walk(slots.numpy(), state.numpy(), token.numpy()))
+        longest = self.pool.longest_token if longest_token is None else longest_token
+        return tensor_ops.walk(self.pool.tables, self.index[slots], state, token, self.stops[slots], longest)
+
+    def _walk(self, slots: np.ndarray, state: np.ndarray, token: np.ndarray) -> np.ndarray:
+        following = np.empty_like(state)
+        own = self.index.numpy()[slots], state, token, self.stops.numpy()[slots]
+        kernels.walk(*self.pool.arrays(*_FOR_WALK), *own, following)
         return following
 
-    def mask(self, logits: torch.Tensor, rows: torch.Tensor, slots: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
-        """Masks `rows`, int64[n], of the logits by the `slots` and states, int64[n]; see `tensor_ops.mask_rows`."""
-        tables, index, stops = self.pool.tables, self.index[slots], self.stops[slots]
-        if not self.compiled or logits.dtype != torch.float32 or logits.stride(1) != 1:
-            return tensor_ops.mask_rows(tables, logits, rows, index, state, stops)
-        failed = torch.empty(rows.shape[0], dtype=torch.bool)
-        kernels.mask_rows(
-            *(
-                tensor.numpy()
-                for tensor in (
-                    tables.extents,
-                    tables.place,
-                    tables.accepting,
-                    tables.dense,
-                    tables.lists,
-                    logits,
-                    rows,
-                    index,
-                    state,
-                    stops,
-                    failed,
-                )
-            )
-        )
-        return failed
+    def mask(self, logits: torch.Tensor, rows: Numbers, slots: Numbers, state: Numbers | None = None) -> torch.Tensor:
+        """Masks `rows`, int64[n], of the logits by the `slots` and states, int64[n]; see `tensor_ops.mask_rows`.
+
+        `state`: by default the slots' own.
+        """
+        if not self.compiled:
+            state = self.state[slots] if state is None else state
+            return tensor_ops.mask_rows(self.pool.tables, logits, rows, self.index[slots], state, self.stops[slots])
+        rows, slots = np.asarray(rows), np.asarray(slots)
+        state = self.state.numpy()[slots] if state is None else np.asarray(state)
+        own = self.index.numpy()[slots], state, self.stops.numpy()[slots]
+        if logits.dtype != torch.float32 or logits.stride(1) != 1:
+            return tensor_ops.mask_rows(self.pool.tables, logits, *map(torch.from_numpy, (rows, *own)))
+        failed = np.empty(len(rows), np.bool_)
+        kernels.mask_rows(*self.pool.arrays(*_FOR_MASK), logits.numpy(), rows, *own, failed)
+        return torch.from_numpy(failed)

@@ -110,6 +110,10 @@ class TablePool:
         assert resident.users > 0, "released more often than acquired"
         resident.users -= 1
 
+    def arrays(self, *names: str) -> tuple[np.ndarray, ...]:
+        """Tables by name, as arrays over the same memory; only where the device is the CPU."""
+        return tuple(getattr(self.tables, name).numpy() for name in names)
+
     @property
     def used_bytes(self) -> int:
         """Of the resident indexes, in use or not."""
