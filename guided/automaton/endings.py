@@ -128,33 +128,6 @@ class Endings:
             self._distance[self._distance >= NOT_BUILT] = FAR
             self._choices = _grown(self._choices, (states, ends, 3), -1)
             self._byte_of = _usual_bytes(network.set_has_class[:sets, machine.class_of])
-            _relax(network, self._byte_of, distance, choices, -1)
-            _descend(network, machine, distance, below, 0)
-            rules = np.empty(_BUILT_AT_ONCE, np.int64)
-            _, missing = _trace(
-                network, machine, distance, choices, below, self._byte_of, config, np.empty(0, np.uint8), rules
-            )
-            if missing == 0:
-                return
-            for rule in dict.fromkeys(rules[:missing].tolist()):
-                self._build(rule)
-            builds += missing
-
-    # --- tables -------------------------------------------------------------------------------------------------------
-
-    def _follow_growth(self) -> None:
-        """Brings the tables up to the network's present size; what is finite stays right, since rules are only added."""
-        network, machine = self._dfa.network, self._dfa.machine
-        states, _, rules, sets = self._dfa.network_size
-        built = int((network.rule_start[:rules] >= 0).sum())
-        if (states, built) != (len(self._distance), self._known_rules):
-            ends = max(2, int(network.states[:states, FINAL].max(initial=0)) + 1)
-            self._distance = _grown(self._distance, (states, ends), FAR)
-            self._distance[self._distance >= NOT_BUILT] = FAR
-            self._choices = _grown(self._choices, (states, ends, 3), -1)
-            sets = self._dfa.source.byte_sets
-            new = [_usual_byte(symbols) for symbols in sets[len(self._byte_of) :]]
-            self._byte_of = np.concatenate([self._byte_of, np.array(new, np.int16)])
             _relax(network, self._byte_of, self._distance, self._choices, self._young)
             self._known_rules = built
             self._below = self._below[:0]
