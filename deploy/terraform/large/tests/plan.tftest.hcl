@@ -1,0 +1,112 @@
+# terraform test, without an account: the provider is mocked, what is planned is checked.
+
+mock_provider "aws" {
+  mock_data "aws_iam_policy_document" {
+    defaults = { json = "{}" }
+  }
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "111122223333" }
+  }
+  mock_data "aws_secretsmanager_random_password" {
+    defaults = { random_password = "not-a-real-password-but-long-enough-for-the-cache" }
+  }
+  mock_resource "aws_iam_role" {
+    defaults = { arn = "arn:aws:iam::111122223333:role/mock" }
+  }
+  mock_resource "aws_iam_instance_profile" {
+    defaults = { arn = "arn:aws:iam::111122223333:instance-profile/mock" }
+  }
+  mock_resource "aws_kms_key" {
+    defaults = { arn = "arn:aws:kms:eu-central-1:111122223333:key/mock" }
+  }
+  mock_resource "aws_sqs_queue" {
+    defaults = { arn = "arn:aws:sqs:eu-central-1:111122223333:mock", url = "https://sqs.eu-central-1.amazonaws.com/111122223333/mock" }
+  }
+  mock_resource "aws_eks_cluster" {
+    defaults = {
+      arn        = "arn:aws:eks:eu-central-1:111122223333:cluster/guided"
+      vpc_config = { cluster_security_group_id = "sg-0123456789abcdef0" }
+    }
+  }
+  mock_resource "aws_secretsmanager_secret" {
+    defaults = { arn = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:mock", id = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:mock" }
+  }
+  mock_resource "aws_launch_template" {
+    defaults = { id = "lt-0123456789abcdef0", latest_version = 1 }
+  }
+}
+
+variables {
+  alert_emails = ["oncall@example.com"]
+}
+
+run "defaults" {
+  command = apply
+
+  assert {
+    condition     = aws_elasticache_replication_group.this.transit_encryption_enabled
+    error_message = "The cache speaks TLS only."
+  }
+  assert {
+    condition     = aws_eks_cluster.this.vpc_config[0].endpoint_public_access == false
+    error_message = "Nobody asked for a public API."
+  }
+  assert {
+    condition     = toset([for n in aws_budgets_budget.this.notification : "${n.notification_type} ${n.threshold}"]) == toset(["ACTUAL 80", "FORECASTED 100"])
+    error_message = "80% spent and 100% forecast."
+  }
+  assert {
+    condition     = one(aws_budgets_budget.this.cost_filter).values[0] == "user:Project$guided"
+    error_message = "The budget counts what carries the tag."
+  }
+  assert {
+    condition     = length(aws_cloudwatch_event_rule.interruptions) == 4 && alltrue([for t in aws_cloudwatch_event_target.interruptions : t.arn == aws_sqs_queue.interruptions.arn])
+    error_message = "Every kind of interruption goes to the queue."
+  }
+  assert {
+    condition     = alltrue([for s in aws_subnet.private : s.tags["karpenter.sh/discovery"] == "guided"])
+    error_message = "Karpenter finds its subnets."
+  }
+  assert {
+    condition     = strcontains(output.karpenter_manifests, "nvidia.com/gpu: 8") && strcontains(output.karpenter_manifests, "consolidateAfter: 60s")
+    error_message = "Eight GPUs, gone after a minute."
+  }
+  assert {
+    condition     = yamldecode(output.helm_values).autoscaling.maxReplicas == 8 && yamldecode(output.helm_values).fullnameOverride == aws_eks_pod_identity_association.server.service_account
+    error_message = "The chart's pods carry the service account that the role is for."
+  }
+}
+
+run "a_smaller_ceiling_reaches_both" {
+  command = apply
+
+  variables {
+    max_gpus = 3
+    settings = { compile_seconds = "5" }
+  }
+
+  assert {
+    condition     = strcontains(output.karpenter_manifests, "nvidia.com/gpu: 3") && yamldecode(output.helm_values).autoscaling.maxReplicas == 3
+    error_message = "One ceiling for nodes and pods."
+  }
+}
+
+run "an_unknown_setting_is_refused" {
+  command = plan
+
+  variables {
+    settings = { compile_second = "5" }
+  }
+
+  expect_failures = [var.settings]
+}
+
+run "a_budget_that_tells_nobody_is_refused" {
+  command = plan
+
+  variables {
+    alert_emails = []
+  }
+
+  expect_failures = [var.alert_emails]
+}
