@@ -1,8 +1,9 @@
 # syntax=docker/dockerfile:1
-# One file, two images:
+# One file, three images:
 #   docker build --target gpu -t guided-server:gpu .
+#   docker build --target bedrock -t guided-bedrock .
 #   docker build --target cpu -t guided-server:cpu --build-arg PIP_EXTRA_INDEX_URL=<PyTorch's CPU index, named on pytorch.org> .
-# Both run as user 10001 and hold no secrets: keys and tokens come from the environment. docs/deployment.md says more.
+# All run as user 10001 and hold no secrets: keys and tokens come from the environment. docs/deployment.md says more.
 
 ARG GPU_BASE_IMAGE=vllm/vllm-openai:v0.32.0
 ARG CPU_BASE_IMAGE=python:3.11-slim
@@ -75,3 +76,29 @@ LABEL org.opencontainers.image.title="guided-server" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}" \
     org.opencontainers.image.base.name="vllm/vllm-openai:v0.32.0"
+
+# --- Bedrock: the gateway without an engine of its own, for Fargate and Lambda; its packages are 60 MB ----------------------
+FROM ${CPU_BASE_IMAGE} AS bedrock-packages
+COPY requirements/bedrock.txt /tmp/bedrock.txt
+RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install --no-cache-dir --no-deps -r /tmp/bedrock.txt
+RUN --mount=type=bind,from=wheel,source=/dist,target=/dist \
+    /opt/venv/bin/pip install --no-cache-dir --no-deps /dist/*.whl
+COPY deploy/monitoring/cost/cost_report.py /opt/venv/lib/python3.11/site-packages/cost_report.py
+RUN /opt/venv/bin/python -c "import awslambdaric, cost_report, server.bedrock.start"
+
+FROM ${CPU_BASE_IMAGE} AS bedrock
+COPY --from=bedrock-packages /opt/venv /opt/venv
+ENV PATH=/opt/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+EXPOSE 8000
+HEALTHCHECK --interval=15s --timeout=5s --start-period=1m --retries=4 \
+    CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/health', timeout=4)"]
+ENTRYPOINT ["python3", "-m", "server.bedrock.start"]
+CMD ["--host", "0.0.0.0", "--port", "8000"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="guided-bedrock" \
+    org.opencontainers.image.description="OpenAI-compatible guided answers from Amazon Bedrock" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.base.name="python:3.11-slim"

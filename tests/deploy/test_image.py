@@ -40,12 +40,15 @@ def stage(name: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("target", ["cpu", "gpu"])
-def test_both_images_end_as_an_unprivileged_user_with_the_same_start(target):
+STARTS = {"cpu": '"guided-server"', "gpu": '"guided-server"', "bedrock": '"python3", "-m", "server.bedrock.start"'}
+
+
+@pytest.mark.parametrize("target", STARTS)
+def test_every_image_ends_as_an_unprivileged_user_with_its_start(target):
     text = stage(target)
     users = re.findall(r"^USER (\S+)", text, re.M)
     assert users[-1] == "10001:10001"
-    assert 'ENTRYPOINT ["guided-server"]' in text
+    assert f"ENTRYPOINT [{STARTS[target]}]" in text
     assert "HEALTHCHECK" in text
     for label in ("title", "version", "revision", "base.name"):
         assert f"org.opencontainers.image.{label}" in text
@@ -91,3 +94,45 @@ def test_the_wheel_holds_the_packages_and_nothing_else(tmp_path):
     assert {name.split("/")[0] for name in names} == {"guided", "server", wheel.name.split("-py3")[0] + ".dist-info"}
     modules = {str(p.relative_to(ROOT)) for package in ("guided", "server") for p in (ROOT / package).rglob("*.py")}
     assert modules <= set(names)
+
+
+def test_the_packages_of_the_bedrock_image_are_all_it_needs(tmp_path):
+    """The lock file in an environment of its own: the gateway starts, and neither vLLM nor torch nor Numba is loaded."""
+    import json
+    import time
+
+    import httpx
+
+    from tests.live_server import free_port
+
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "-r", ROOT / "requirements" / "bedrock.txt"]
+    subprocess.run(install, check=True, capture_output=True, timeout=300)
+    assert subprocess.run([python, "-m", "pip", "check"], capture_output=True).returncode == 0
+    port = free_port()
+    environment = {
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'deploy' / 'monitoring' / 'cost'}",
+        "GUIDED_BEDROCK_MODELS": json.dumps({"haiku": "x"}),
+        "GUIDED_BEDROCK_REGION": "eu-central-1",
+        "PATH": "/usr/bin:/bin",
+    }
+    imports = (
+        "import awslambdaric, cost_report, server.bedrock.start, sys; "
+        "print({'vllm', 'torch', 'numba', 'numpy'} & set(sys.modules))"
+    )
+    told = subprocess.run([python, "-c", imports], env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert told.stdout.strip() == "set()", told.stderr
+    command = [python, "-m", "server.bedrock.start", "--port", str(port)]
+    server = subprocess.Popen(command, env=environment, cwd=tmp_path)
+    try:
+        for _ in range(200):
+            try:
+                models = httpx.get(f"http://127.0.0.1:{port}/v1/models").json()
+                break
+            except httpx.TransportError:
+                time.sleep(0.1)
+        assert models["data"][0]["id"] == "haiku"
+    finally:
+        server.terminate()
+        server.wait(20)

@@ -8,14 +8,28 @@ import re
 import pytest
 import yaml
 
+from server.bedrock.engine import Answer
+from server.bedrock.settings import BedrockSettings
 from server.settings import Settings
 from tests.deploy.terraform import MODULES, Terraform
 from tests.deploy.tools import CHART, ROOT, call, check, custom_resource_violations, find, kubernetes_violations, render
 
 EXPLAINED = {
-    "CKV2_AWS_11": "flow logs are an account's decision and cost more than the cache; the policies of the cluster are in the chart",
-    "CKV2_AWS_57": "API key and cache password are read at the start of a pod: rotating them means a roll-out, which a person starts",
+    "CKV2_AWS_11": "flow logs are an account's decision and cost more than the caches; the policies of the cluster are in the chart",
+    "CKV2_AWS_28": "a WAF costs more a month than the rest of medium; keys, limits of size and the ceiling of tasks stand in its place",
+    "CKV2_AWS_57": "keys and passwords are read at the start: rotating them means a roll-out, which a person starts",
     "CKV2_AWS_64": "the default policy of the key leaves it to the account's IAM, which the roles here are part of",
+    "CKV_AWS_28": "a table of answers that a model gives again for a few cents needs no backup",
+    "CKV_AWS_91": "the gateway logs every request itself, with its tokens; the balancer's log would need a bucket and tell less",
+    "CKV_AWS_109": "a key's policy has to let the account's administrators in, and its resource is always the key itself",
+    "CKV_AWS_111": "see CKV_AWS_109",
+    "CKV_AWS_116": "both functions are called synchronously or by a schedule that retries: no event can be lost",
+    "CKV_AWS_117": "a VPC would need a NAT gateway, which costs more than small as a whole; nothing of it is in one",
+    "CKV_AWS_258": "OpenAI's clients sign no requests: the gateway checks their keys",
+    "CKV_AWS_260": "port 80 answers with a redirect to 443 and nothing else",
+    "CKV_AWS_272": "images are not signed zip files: they are named by digest",
+    "CKV_AWS_301": "see CKV_AWS_258",
+    "CKV_AWS_356": "see CKV_AWS_109",
 }
 
 
@@ -25,12 +39,17 @@ def module(request, tmp_path_factory) -> Terraform:
 
 
 @pytest.fixture(scope="module")
+def small(tmp_path_factory) -> Terraform:
+    return Terraform(ROOT / "deploy" / "terraform" / "small", tmp_path_factory.mktemp("small-outputs"))
+
+
+@pytest.fixture(scope="module")
 def large(tmp_path_factory) -> Terraform:
     return Terraform(ROOT / "deploy" / "terraform" / "large", tmp_path_factory.mktemp("large-outputs"))
 
 
-def test_there_are_modules():
-    assert "large" in {m.name for m in MODULES}
+def test_there_are_three_sizes():
+    assert [m.name for m in MODULES] == ["large", "medium", "small"]
 
 
 def test_formatting():
@@ -65,10 +84,44 @@ def test_settings_have_the_names_of_the_server(module):
     """The modules read them from the chart's schema, which is generated from the server's class."""
     schema = yaml.safe_load((CHART / "values.schema.json").read_text(encoding="utf-8"))
     assert set(schema["properties"]["settings"]["properties"]) == set(Settings.model_fields), "run make chart"
-    text = "".join(p.read_text(encoding="utf-8") for p in module.module.glob("*.tf"))
-    if 'variable "settings"' in text:
+    if module.module.name == "large":
+        text = (module.module / "variables.tf").read_text(encoding="utf-8")
         assert "contains(local.known_settings, name)" in text
         assert "values.schema.json" in text
+
+
+def test_settings_of_the_gateway_on_bedrock_have_its_names():
+    text = (ROOT / "deploy" / "terraform" / "modules" / "gateway" / "main.tf").read_text(encoding="utf-8")
+    listed = re.search(r"contains\(\[(.*?)\], name\)", text, re.S)
+    assert listed
+    elsewhere = {"models", "api_keys"}  # a variable of its own; a secret
+    assert set(re.findall(r'"(\w+)"', listed[1])) == BedrockSettings.model_fields.keys() - elsewhere
+
+
+def test_the_gateway_starts_with_what_the_modules_tell_it(monkeypatch, small):
+    """The variables of the function, read by the gateway's own settings."""
+    environment = small.tests()["defaults"].outputs["environment"]
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    settings = BedrockSettings()
+    assert settings.models == {"haiku": "eu.anthropic.claude-haiku-4-5-20251001-v1:0"}
+    assert settings.api_keys_secret.startswith("arn:aws:secretsmanager:")
+    assert settings.answer_cache == "dynamodb:guided-small-answers"
+    assert len(environment) == 3
+
+
+def test_metric_filters_and_queries_read_fields_that_the_gateway_logs(caplog):
+    text = (ROOT / "deploy" / "terraform" / "modules" / "watch" / "main.tf").read_text(encoding="utf-8")
+    asked = set(re.findall(r"\$\.(\w+)", text))
+    for query in re.findall(r'= "(filter .*?)"$', text, re.M):
+        asked |= set(re.findall(r"(?:filter|and|sum\(|avg\(|pct\(|by|,) ?([a-z_]+)(?= |,|\)|$)", query)) - {
+            "bin",
+            "desc",
+        }
+    app = (ROOT / "server" / "bedrock" / "app.py").read_text(encoding="utf-8")
+    logged = set(re.findall(r'"(\w+)":', app)) | set(Answer.__dataclass_fields__)
+    assert {"input_tokens", "output_tokens", "seconds", "status", "model", "constraint"} <= asked
+    assert asked <= logged
 
 
 def test_karpenter_understands_its_manifests(large):

@@ -3,7 +3,7 @@
 resource "aws_security_group" "cache" {
   name        = "${var.name}-cache"
   description = "ElastiCache of ${var.name}: from the cluster's nodes only"
-  vpc_id      = aws_vpc.this.id
+  vpc_id      = module.network.vpc_id
 }
 
 resource "aws_vpc_security_group_ingress_rule" "cache" {
@@ -17,7 +17,7 @@ resource "aws_vpc_security_group_ingress_rule" "cache" {
 
 resource "aws_elasticache_subnet_group" "this" {
   name       = var.name
-  subnet_ids = [for subnet in aws_subnet.private : subnet.id]
+  subnet_ids = module.network.private_subnets
 }
 
 resource "aws_elasticache_parameter_group" "this" {

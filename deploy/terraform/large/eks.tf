@@ -36,7 +36,7 @@ resource "aws_eks_cluster" "this" {
   enabled_cluster_log_types = ["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
   vpc_config {
-    subnet_ids              = [for subnet in aws_subnet.private : subnet.id]
+    subnet_ids              = module.network.private_subnets
     endpoint_private_access = true
     endpoint_public_access  = length(var.api_cidrs) > 0
     public_access_cidrs     = length(var.api_cidrs) > 0 ? var.api_cidrs : null
@@ -111,7 +111,7 @@ resource "aws_eks_node_group" "system" {
   cluster_name    = aws_eks_cluster.this.name
   node_group_name = "system"
   node_role_arn   = aws_iam_role.node.arn
-  subnet_ids      = [for subnet in aws_subnet.private : subnet.id]
+  subnet_ids      = module.network.private_subnets
   instance_types  = ["t3.medium"]
 
   scaling_config {

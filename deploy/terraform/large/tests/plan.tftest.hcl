@@ -64,7 +64,7 @@ run "defaults" {
     error_message = "Every kind of interruption goes to the queue."
   }
   assert {
-    condition     = alltrue([for s in aws_subnet.private : s.tags["karpenter.sh/discovery"] == "guided"])
+    condition     = alltrue([for tags in module.network.private_subnet_tags : tags["karpenter.sh/discovery"] == "guided"])
     error_message = "Karpenter finds its subnets."
   }
   assert {

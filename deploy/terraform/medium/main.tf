@@ -1,0 +1,46 @@
+# For about 1,000 requests a day: the gateway on Fargate, in two zones behind a load balancer, with ElastiCache for its answers.
+
+module "network" {
+  source = "../modules/network"
+
+  name  = var.name
+  cidr  = var.cidr
+  zones = var.availability_zones
+}
+
+module "gateway" {
+  source = "../modules/gateway"
+
+  name       = var.name
+  models     = var.models
+  model_arns = var.model_arns
+  settings   = var.settings
+}
+
+module "watch" {
+  source = "../modules/watch"
+
+  name               = var.name
+  log_group          = aws_cloudwatch_log_group.this.name
+  kms_key_arn        = module.gateway.kms_key_arn
+  image              = var.image
+  emails             = var.alert_emails
+  monthly_budget_usd = var.monthly_budget_usd
+  tokens_per_hour    = var.tokens_per_hour
+  p99_seconds        = 20
+}
+
+output "base_url" {
+  description = "base_url of an OpenAI client, once the certificate's name points to it"
+  value       = "https://${aws_lb.this.dns_name}/v1"
+}
+
+output "keys_secret_arn" {
+  description = "The secret with the API keys"
+  value       = module.gateway.keys_secret_arn
+}
+
+output "environment" {
+  description = "What the gateway is told"
+  value       = module.gateway.environment
+}

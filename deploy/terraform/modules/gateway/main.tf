@@ -1,0 +1,147 @@
+# What the gateway on Bedrock is told and may do, wherever it runs: environment variables, and a policy for its role.
+
+terraform {
+  required_providers {
+    aws = {
+      source = "hashicorp/aws"
+    }
+  }
+}
+
+variable "name" {
+  description = "Prefix of the names"
+  type        = string
+}
+
+variable "models" {
+  description = "Name that clients give -> Bedrock's model id or inference profile"
+  type        = map(string)
+
+  validation {
+    condition     = length(var.models) > 0
+    error_message = "At least one model."
+  }
+}
+
+variable "model_arns" {
+  description = "Foundation models and inference profiles that may be called"
+  type        = list(string)
+}
+
+variable "settings" {
+  description = "Settings of server/bedrock/settings.py by their names"
+  type        = map(string)
+
+  validation {
+    # models and api_keys have ways of their own into the gateway.
+    condition = alltrue([for name in keys(var.settings) : contains([
+      "answer_cache", "answer_cache_seconds", "api_keys_secret", "attempts", "body_bytes", "endpoint_url", "max_tokens", "region",
+      "strict_tools", "timeout_seconds",
+    ], name)])
+    error_message = "Unknown setting; the names are those of server/bedrock/settings.py."
+  }
+}
+
+data "aws_secretsmanager_random_password" "key" {
+  password_length     = 48
+  exclude_punctuation = true
+}
+
+resource "aws_kms_key" "this" {
+  description             = "API keys, logs and caches of ${var.name}"
+  enable_key_rotation     = true
+  deletion_window_in_days = 7
+  policy                  = data.aws_iam_policy_document.key.json
+}
+
+data "aws_caller_identity" "this" {}
+
+data "aws_region" "this" {}
+
+data "aws_iam_policy_document" "key" {
+  statement {
+    sid       = "Account"
+    actions   = ["kms:*"]
+    resources = ["*"]
+    principals {
+      type        = "AWS"
+      identifiers = ["arn:aws:iam::${data.aws_caller_identity.this.account_id}:root"]
+    }
+  }
+
+  statement {
+    sid       = "Services"
+    actions   = ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"]
+    resources = ["*"]
+    principals {
+      type        = "Service"
+      identifiers = ["logs.${data.aws_region.this.name}.amazonaws.com", "sns.amazonaws.com", "cloudwatch.amazonaws.com"]
+    }
+    condition {
+      test     = "StringEquals"
+      variable = "aws:SourceAccount"
+      values   = [data.aws_caller_identity.this.account_id]
+    }
+  }
+}
+
+resource "aws_secretsmanager_secret" "keys" {
+  name        = "${var.name}/api-keys"
+  description = "Keys that clients of ${var.name} may send, separated by commas"
+  kms_key_id  = aws_kms_key.this.arn
+}
+
+resource "aws_secretsmanager_secret_version" "keys" {
+  secret_id     = aws_secretsmanager_secret.keys.id
+  secret_string = data.aws_secretsmanager_random_password.key.random_password
+
+  lifecycle {
+    ignore_changes = [secret_string] # made once; changed by hand when a client comes or goes
+  }
+}
+
+data "aws_iam_policy_document" "this" {
+  statement {
+    sid       = "CallModels"
+    actions   = ["bedrock:InvokeModel"]
+    resources = var.model_arns
+  }
+
+  statement {
+    sid       = "ReadKeys"
+    actions   = ["secretsmanager:GetSecretValue"]
+    resources = [aws_secretsmanager_secret.keys.arn]
+  }
+
+  statement {
+    sid       = "Decrypt"
+    actions   = ["kms:Decrypt"]
+    resources = [aws_kms_key.this.arn]
+  }
+}
+
+output "environment" {
+  description = "Variable -> value"
+  value = merge(
+    { for name, text in var.settings : "GUIDED_BEDROCK_${upper(name)}" => text },
+    {
+      GUIDED_BEDROCK_MODELS          = jsonencode(var.models)
+      GUIDED_BEDROCK_API_KEYS_SECRET = aws_secretsmanager_secret.keys.arn
+    },
+  )
+}
+
+output "policy" {
+  description = "What the gateway's role may do"
+  value       = data.aws_iam_policy_document.this.json
+}
+
+output "kms_key_arn" {
+  description = "Key for everything that this deployment keeps"
+  value       = aws_kms_key.this.arn
+}
+
+output "keys_secret_arn" {
+  description = "The secret with the API keys"
+  value       = aws_secretsmanager_secret.keys.arn
+}

@@ -1,0 +1,148 @@
+# For about 100 requests a day: a function that costs nothing while nobody asks, and a table for answers that need not be paid twice.
+
+module "gateway" {
+  source = "../modules/gateway"
+
+  name       = var.name
+  models     = var.models
+  model_arns = var.model_arns
+  settings   = merge({ answer_cache = "dynamodb:${aws_dynamodb_table.answers.name}" }, var.settings)
+}
+
+module "watch" {
+  source = "../modules/watch"
+
+  name               = var.name
+  log_group          = aws_cloudwatch_log_group.this.name
+  kms_key_arn        = module.gateway.kms_key_arn
+  image              = var.image
+  emails             = var.alert_emails
+  monthly_budget_usd = var.monthly_budget_usd
+  tokens_per_hour    = var.tokens_per_hour
+  p99_seconds        = 30
+}
+
+resource "aws_dynamodb_table" "answers" {
+  name         = "${var.name}-answers"
+  billing_mode = "PAY_PER_REQUEST"
+  hash_key     = "digest"
+
+  attribute {
+    name = "digest"
+    type = "S"
+  }
+
+  ttl {
+    attribute_name = "expires"
+    enabled        = true
+  }
+
+  server_side_encryption {
+    enabled     = true
+    kms_key_arn = module.gateway.kms_key_arn
+  }
+}
+
+data "aws_iam_policy_document" "trust" {
+  statement {
+    actions = ["sts:AssumeRole"]
+    principals {
+      type        = "Service"
+      identifiers = ["lambda.amazonaws.com"]
+    }
+  }
+}
+
+data "aws_iam_policy_document" "this" {
+  source_policy_documents = [module.gateway.policy]
+
+  statement {
+    sid       = "Answers"
+    actions   = ["dynamodb:GetItem", "dynamodb:PutItem"]
+    resources = [aws_dynamodb_table.answers.arn]
+  }
+
+  statement {
+    sid       = "EncryptAnswers"
+    actions   = ["kms:GenerateDataKey*"]
+    resources = [module.gateway.kms_key_arn]
+  }
+
+  statement {
+    sid       = "Log"
+    actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+    resources = ["${aws_cloudwatch_log_group.this.arn}:*"]
+  }
+}
+
+resource "aws_iam_role" "this" {
+  name               = var.name
+  assume_role_policy = data.aws_iam_policy_document.trust.json
+}
+
+resource "aws_iam_role_policy" "this" {
+  name   = "gateway"
+  role   = aws_iam_role.this.id
+  policy = data.aws_iam_policy_document.this.json
+}
+
+resource "aws_cloudwatch_log_group" "this" {
+  name              = "/aws/lambda/${var.name}"
+  retention_in_days = 365
+  kms_key_id        = module.gateway.kms_key_arn
+}
+
+resource "aws_lambda_function" "this" {
+  function_name                  = var.name
+  role                           = aws_iam_role.this.arn
+  package_type                   = "Image"
+  image_uri                      = var.image
+  timeout                        = 120
+  memory_size                    = 1024
+  reserved_concurrent_executions = 10 # the ceiling of what a client in a loop can cost
+  kms_key_arn                    = module.gateway.kms_key_arn
+
+  image_config {
+    entry_point = ["python3", "-m", "awslambdaric"]
+    command     = ["server.bedrock.start.lambda_handler"]
+  }
+
+  environment {
+    variables = module.gateway.environment
+  }
+
+  tracing_config {
+    mode = "Active"
+  }
+
+  depends_on = [aws_cloudwatch_log_group.this, aws_iam_role_policy.this]
+}
+
+# The gateway checks the API key itself; AWS's own authorisation would need signed requests, which OpenAI's clients do not make.
+resource "aws_lambda_function_url" "this" {
+  function_name      = aws_lambda_function.this.function_name
+  authorization_type = "NONE"
+}
+
+resource "aws_lambda_permission" "url" {
+  statement_id           = "url"
+  action                 = "lambda:InvokeFunctionUrl"
+  function_name          = aws_lambda_function.this.function_name
+  principal              = "*"
+  function_url_auth_type = "NONE"
+}
+
+output "base_url" {
+  description = "base_url of an OpenAI client"
+  value       = "${aws_lambda_function_url.this.function_url}v1"
+}
+
+output "keys_secret_arn" {
+  description = "The secret with the API keys"
+  value       = module.gateway.keys_secret_arn
+}
+
+output "environment" {
+  description = "What the gateway is told"
+  value       = module.gateway.environment
+}

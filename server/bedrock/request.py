@@ -1,0 +1,171 @@
+"""In: the JSON body of an OpenAI chat request; out: the arguments of Bedrock's Converse, or a refusal by name. Calls nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from server.bedrock.schema import Shape, shape_of
+from server.errors import RequestRefused
+from server.guided_fields import read_constraint, without_constraint
+
+TOOL = "answer"
+IGNORED = frozenset({"user", "metadata", "store"})  # for the caller's books; they change nothing about an answer
+ONLY = {"n": 1, "logprobs": False, "frequency_penalty": 0, "presence_penalty": 0, "tool_choice": "none", "best_of": 1}
+KNOWN = frozenset(
+    {
+        "model",
+        "messages",
+        "max_tokens",
+        "max_completion_tokens",
+        "temperature",
+        "top_p",
+        "stop",
+        "stream",
+        "stream_options",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One request, ready for Bedrock.
+
+    Attributes:
+        model: the name that the client gave.
+        arguments: of `converse`, all but modelId.
+        shape: what the answer has to look like; None for plain text.
+        kind: of the constraint, or "none"; for the log.
+        stream, with_usage: how the client wants the answer.
+    """
+
+    model: str
+    arguments: dict[str, Any]
+    shape: Shape | None
+    kind: str
+    stream: bool
+    with_usage: bool
+
+    @property
+    def cache_key(self) -> str | None:
+        """Equal for requests that must have equal answers; None where the answer is left to chance."""
+        if self.arguments["inferenceConfig"].get("temperature") != 0:
+            return None
+        text = json.dumps([self.model, self.arguments], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_request(body: Mapping[str, Any], *, max_tokens: int, strict: bool) -> Conversation:
+    """Raises RequestRefused: a field that Bedrock cannot honour, or a malformed one. Nothing is dropped."""
+    wanted = read_constraint(body)
+    plain = without_constraint(body)
+    plain.pop("response_format", None)
+    _refuse_unknown(plain)
+    system, messages = _messages(plain.get("messages"))
+    arguments: dict[str, Any] = {"messages": messages, "inferenceConfig": _inference(plain, max_tokens)}
+    if system:
+        arguments["system"] = system
+    shape = None
+    if wanted is not None:
+        shape = shape_of(wanted.constraint, wanted.field)
+        arguments["toolConfig"] = _tool(shape, strict)
+    options = plain.get("stream_options") or {}
+    return Conversation(
+        model=_typed(plain, "model", str) or "",
+        arguments=arguments,
+        shape=shape,
+        kind=wanted.constraint.kind if wanted else "none",
+        stream=bool(_typed(plain, "stream", bool)),
+        with_usage=isinstance(options, Mapping) and options.get("include_usage") is True,
+    )
+
+
+def _tool(shape: Shape, strict: bool) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "name": TOOL,
+        "description": "Gives the answer to the user in the form that is asked for.",
+        "inputSchema": {"json": shape.tool_schema},
+    }
+    if strict:
+        spec["strict"] = True
+    return {"tools": [{"toolSpec": spec}], "toolChoice": {"tool": {"name": TOOL}}}
+
+
+def _refuse_unknown(body: Mapping[str, Any]) -> None:
+    for name, value in body.items():
+        if name in KNOWN or name in IGNORED or value is None or value == ONLY.get(name, ...):
+            continue
+        raise RequestRefused(f"{name} {value!r} is not supported on Bedrock"[:300], "not_enforced", name)
+
+
+def _inference(body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+    asked = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
+    if any(isinstance(value, bool) or not isinstance(value, int) or value < 1 for value in asked):
+        raise RequestRefused("max_tokens must be a positive integer", "invalid_request", "max_tokens")
+    config: dict[str, Any] = {"maxTokens": asked[0] if asked else max_tokens}
+    for name, theirs, most in (("temperature", "temperature", 2), ("top_p", "topP", 1)):
+        value = body.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
+            raise RequestRefused(f"{name} must be a number from 0 to {most}", "invalid_request", name)
+        if value > 1:
+            raise RequestRefused(f"{name} above 1 is not supported on Bedrock", "not_enforced", name)
+        config[theirs] = value
+    stop = body.get("stop")
+    if stop is not None:
+        stops = [stop] if isinstance(stop, str) else stop
+        if not isinstance(stops, list) or not all(isinstance(s, str) and s for s in stops):
+            raise RequestRefused("stop must be a string or a list of strings", "invalid_request", "stop")
+        config["stopSequences"] = stops
+    return config
+
+
+def _messages(messages: Any) -> tuple[list[dict[str, str]], list[dict[str, Any]]]:
+    """Bedrock's system texts and turns. Neighbours of one role become one turn, as Converse wants them to alternate."""
+    if not isinstance(messages, list) or not messages:
+        raise RequestRefused("messages must be a list of messages, and not empty", "invalid_request", "messages")
+    system: list[dict[str, str]] = []
+    turns: list[dict[str, Any]] = []
+    for position, message in enumerate(messages):
+        place = f"messages.{position}"
+        if not isinstance(message, Mapping):
+            raise RequestRefused(f"{place} must be an object", "invalid_request", place)
+        role, texts = message.get("role"), _texts(message.get("content"), f"{place}.content")
+        if extra := sorted(set(message) - {"role", "content", "name"}):
+            raise RequestRefused(
+                f"{place}.{extra[0]} is not supported on Bedrock", "not_enforced", f"{place}.{extra[0]}"
+            )
+        if role in ("system", "developer"):
+            system += texts
+        elif role not in ("user", "assistant"):
+            raise RequestRefused(f"{place}.role {role!r} is not supported on Bedrock", "not_enforced", f"{place}.role")
+        elif turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += texts
+        else:
+            turns.append({"role": role, "content": texts})
+    if not turns or turns[0]["role"] != "user":
+        raise RequestRefused("the first message after the system's must be the user's", "invalid_request", "messages")
+    return system, turns
+
+
+def _texts(content: Any, place: str) -> list[dict[str, str]]:
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not isinstance(parts, list) or not parts:
+        raise RequestRefused(f"{place} must be text or a list of parts", "invalid_request", place)
+    for part in parts:
+        if not (isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str)):
+            raise RequestRefused(f"{place}: only parts of type text are supported on Bedrock", "not_enforced", place)
+        if not part["text"].strip():
+            raise RequestRefused(f"{place} must not be blank: Bedrock refuses blank texts", "invalid_request", place)
+    return [{"text": part["text"]} for part in parts]
+
+
+def _typed(body: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = body.get(name)
+    if value is not None and not isinstance(value, kind):
+        raise RequestRefused(f"{name} must be of type {kind.__name__}", "invalid_request", name)
+    return value
