@@ -53,11 +53,15 @@ LABEL org.opencontainers.image.title="guided-server" \
     org.opencontainers.image.revision="${REVISION}" \
     org.opencontainers.image.base.name="python:3.11-slim"
 
-# --- GPU: vLLM's own image, with the wheel added. Its packages are vLLM's choice and stay as they are ------------------
+# --- GPU: vLLM's own image and what it lacks. Its packages are vLLM's choice and stay as they are ------------------
 FROM ${GPU_BASE_IMAGE} AS gpu
 USER 0
+COPY requirements/gpu.txt /tmp/gpu.txt
+# redis is the one package of gpu.txt that vLLM's image does not bring; warm.py names any other.
 RUN --mount=type=bind,from=wheel,source=/dist,target=/dist \
-    PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --no-cache-dir --no-deps /dist/*.whl
+    grep '^redis==' /tmp/gpu.txt > /tmp/more.txt \
+    && PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --no-cache-dir --no-deps -r /tmp/more.txt /dist/*.whl \
+    && rm /tmp/gpu.txt /tmp/more.txt
 COPY deploy/image/prepare.sh deploy/image/warm.py /opt/guided/
 ENV NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES="" \
     GUIDED_CACHE_DIR=/opt/guided/cache NUMBA_CACHE_DIR=/opt/guided/cache/numba HOME=/opt/guided/home

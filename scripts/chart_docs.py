@@ -23,6 +23,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 CHART = ROOT / "helm"
 ValuePath = tuple[str, ...]
+# Settings that the chart gives by values of its own: addresses with passwords, keys, mounted files.
+ELSEWHERE = {
+    "redis_url": "indexCache.redis.existingSecret",
+    "redis_password": "part of the address in indexCache.redis.existingSecret",
+    "redis_key": "indexCache.redis.signingKey",
+    "warm": "warmUp",
+}
 KEY = re.compile(r"^( *)([A-Za-z][A-Za-z0-9]*):")
 
 
@@ -69,6 +76,8 @@ def settings_schema() -> dict[str, Any]:
 
     properties = {}
     for name, prop in Settings.model_json_schema()["properties"].items():
+        if name in ELSEWHERE:
+            continue
         kept = {k: v for k, v in prop.items() if k not in ("title", "default")}
         properties[name] = {"description": kept.pop("description", ""), "anyOf": [kept, {"type": "null"}]}
     return {"type": "object", "additionalProperties": False, "properties": properties}
@@ -102,8 +111,9 @@ def readme(source: str) -> str:
     described = dict(comments(source))
     values = "\n".join(rows(yaml.safe_load(source), (), described))
     settings = "\n".join(
-        f"| `settings.{name}` | `{json.dumps(f.get('default'))}` | {f.get('description', '')} |"
+        f"| `{ELSEWHERE.get(name, f'settings.{name}')}` | `{json.dumps(f.get('default'))}` | {f.get('description', '')} |"
         for name, f in Settings.model_json_schema()["properties"].items()
+        if not ELSEWHERE.get(name, "").startswith("part of")
     )
     template = (CHART / "README.md.tmpl").read_text(encoding="utf-8")
     return template.replace("@VALUES@", values).replace("@SETTINGS@", settings)

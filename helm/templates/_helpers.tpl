@@ -115,6 +115,17 @@ seccompProfile:
 {{- if and (eq $v.weights.source "s3") (ne $v.model.name "/weights/model") -}}
 {{- fail "weights.source s3 copies the model to /weights/model: set model.name to that, and model.servedName to what clients say" -}}
 {{- end -}}
+{{- if and $v.warmUp.constraints $v.warmUp.existingConfigMap -}}
+{{- fail "warmUp: give constraints or existingConfigMap, not both" -}}
+{{- end -}}
+{{- range $name, $text := $v.warmUp.constraints -}}
+{{- if not (regexMatch "^[A-Za-z0-9_.-]+\\.(schema\\.json|regex|lark|gbnf|choices)$" $name) -}}
+{{- fail (printf "warmUp.constraints: %s is no constraint by its name: there are *.schema.json, *.regex, *.lark, *.gbnf, *.choices" $name) -}}
+{{- end -}}
+{{- if not (kindIs "string" $text) -}}
+{{- fail (printf "warmUp.constraints: %s has to be text" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- range $name := list "model" "host" "port" "served-model-name" "revision" "tensor-parallel-size" "pipeline-parallel-size" "data-parallel-size" "shutdown-timeout" "disable-access-log-for-endpoints" "nnodes" "node-rank" "master-addr" "headless" "api-key" -}}
 {{- if hasKey $v.engine.args $name -}}
 {{- fail (printf "engine.args.%s is set by the chart from another value; see README.md" $name) -}}

@@ -65,6 +65,26 @@
   value: {{ include "guided.scalar" $value | quote }}
 {{- end }}
 {{- end }}
+{{- with $v.indexCache.redis }}
+{{- if .existingSecret }}
+- name: GUIDED_REDIS_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ .existingSecret }}
+      key: {{ .urlKey }}
+{{- if .signingKey }}
+- name: GUIDED_REDIS_KEY
+  valueFrom:
+    secretKeyRef:
+      name: {{ .existingSecret }}
+      key: {{ .signingKey }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if include "guided.warmConfigMap" .root }}
+- name: GUIDED_WARM
+  value: /warm
+{{- end }}
 {{- with $v.auth.existingSecret }}
 - name: VLLM_API_KEY
   valueFrom:
@@ -82,6 +102,14 @@
 {{- with $v.env }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{- define "guided.warmConfigMap" -}}
+{{- if .Values.warmUp.existingConfigMap -}}
+{{ .Values.warmUp.existingConfigMap }}
+{{- else if .Values.warmUp.constraints -}}
+{{ include "guided.fullname" . }}-warm-up
+{{- end -}}
 {{- end -}}
 
 {{- define "guided.weightsVolume" -}}
@@ -147,6 +175,9 @@ metadata:
     {{- end }}
   annotations:
     kubectl.kubernetes.io/default-container: server
+    {{- with $v.warmUp.constraints }}
+    checksum/warm-up: {{ toJson . | sha256sum }}
+    {{- end }}
     {{- with $v.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -230,7 +261,15 @@ spec:
         - {name: weights, mountPath: /weights}
         - {name: shm, mountPath: /dev/shm}
         - {name: tmp, mountPath: /tmp}
+        {{- if include "guided.warmConfigMap" $root }}
+        - {name: warm-up, mountPath: /warm, readOnly: true}
+        {{- end }}
   volumes:
+    {{- with include "guided.warmConfigMap" $root }}
+    - name: warm-up
+      configMap:
+        name: {{ . }}
+    {{- end }}
     - name: cache
       emptyDir:
         sizeLimit: {{ $v.indexCache.sizeLimit }}

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from scripts.chart_docs import ELSEWHERE
 from server.settings import Settings
 from tests.deploy.tools import CHART, ROOT, VALUE_FILES, find, render, server_containers
 
@@ -73,7 +74,8 @@ def test_the_server_knows_every_variable():
 
 def test_the_chart_knows_every_setting():
     schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
-    assert set(schema["properties"]["settings"]["properties"]) == set(Settings.model_fields), "run make chart"
+    named = schema["properties"]["settings"]["properties"].keys() | ELSEWHERE.keys()
+    assert named == Settings.model_fields.keys(), "run make chart"
 
 
 def test_schema_and_readme_are_up_to_date():
@@ -116,3 +118,32 @@ def test_the_test_pod_fails_when_the_constraint_was_not_applied(answer, httpserv
     )
     assert (done.returncode == 0) is (answer == "NEUTRAL"), done.stderr
     assert asked[0]["guided_choice"] == ["POSITIVE", "NEUTRAL", "NEGATIVE"]
+
+
+def test_warm_up_finds_the_constraints_of_the_chart(tmp_path):
+    """The ConfigMap as Kubernetes mounts it, links included, read by the server's own code."""
+    from guided.constraint_files import find_files, read_file
+
+    data = find(render(CHART / "ci" / "production.yaml"), "ConfigMap", "guided-warm-up")["data"]
+    hidden = tmp_path / "..2026_11_30"
+    hidden.mkdir()
+    (tmp_path / "..data").symlink_to(hidden.name)
+    for name, text in data.items():
+        (hidden / name).write_text(text)
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    kinds = {path.name: read_file(path).kind for path in find_files([tmp_path])}
+    assert kinds == {"sentiment.choices": "choice", "weather.schema.json": "json", "proxy.regex": "regex"}
+
+
+def test_secrets_of_the_settings_are_not_values():
+    """What is secret there is given by a secret here: nobody can write it into a file of values."""
+    schema = Settings.model_json_schema()["properties"]
+    secret = {name for name, prop in schema.items() if "password" in json.dumps(prop)}
+    assert {"redis_password", "redis_key"} <= secret
+    assert secret <= ELSEWHERE.keys()
+
+
+def test_the_disk_cache_fits_its_volume():
+    volume = find(render(CHART / "ci" / "single-gpu.yaml"), "Deployment")["spec"]["template"]["spec"]["volumes"]
+    (size,) = [v["emptyDir"]["sizeLimit"] for v in volume if v["name"] == "cache"]
+    assert int(size.removesuffix("Gi")) << 30 >= Settings().disk_cache_bytes * 1.5

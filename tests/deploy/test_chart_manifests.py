@@ -122,6 +122,48 @@ def test_secrets_come_from_secrets():
     assert variables["HF_TOKEN"] == {"secretKeyRef": {"name": "guided-hugging-face", "key": "token"}}
 
 
+def test_the_shared_cache_comes_from_a_secret_and_may_be_reached():
+    variables = environment(server_containers(case("production"))[0])
+    assert variables["GUIDED_REDIS_URL"] == {"secretKeyRef": {"name": "guided-redis", "key": "url"}}
+    assert variables["GUIDED_REDIS_KEY"] == {"secretKeyRef": {"name": "guided-redis", "key": "signing-key"}}
+    egress = find(case("production"), "NetworkPolicy", "guided-server")["spec"]["egress"]
+    rule = next(r for r in egress if r["ports"][0]["port"] == 6379)
+    assert rule["to"] == [{"ipBlock": {"cidr": "10.64.0.0/16"}}]
+
+
+def test_every_rank_reaches_the_index_store():
+    for container in server_containers(case("multi-node")):
+        variables = environment(container)
+        assert variables["GUIDED_REDIS_URL"]["secretKeyRef"]["name"] == "guided-redis"
+        assert "GUIDED_REDIS_KEY" not in variables
+        assert variables["GUIDED_WARM"] == "/warm"
+        assert {"name": "warm-up", "mountPath": "/warm", "readOnly": True} in container["volumeMounts"]
+    egress = find(case("multi-node"), "NetworkPolicy")["spec"]["egress"]
+    assert {"ports": [{"port": 6379, "protocol": "TCP"}]} in egress
+
+
+def test_a_changed_constraint_is_a_new_pod():
+    def checksum(*sets):
+        pod = find(render(CHART / "ci" / "production.yaml", *sets), "Deployment", "guided")["spec"]["template"]
+        return pod["metadata"]["annotations"]["checksum/warm-up"]
+
+    assert checksum() == checksum()
+    assert checksum() != checksum("warmUp.constraints.more\\.regex=a")
+
+
+@pytest.mark.parametrize(
+    ("sets", "reason"),
+    [
+        (('warmUp.constraints={"a.yaml": "x"}',), "no constraint by its name"),
+        (('warmUp.constraints={"a.regex": 5}',), "has to be text"),
+        (('warmUp.constraints={"a.regex": "x"}', 'warmUp.existingConfigMap="b"'), "not both"),
+        (('settings={"redis_key": "k"}',), "redis_key"),
+    ],
+)
+def test_warm_up_and_secrets_that_cannot_work_are_refused(sets, reason):
+    assert reason in refusal(*sets)
+
+
 def test_an_api_key_on_the_command_line_is_refused():
     assert "api-key" in refusal('engine.args={"api-key": "secret"}')
 
@@ -272,8 +314,8 @@ def test_the_metadata_service_is_out_of_reach():
     for values in VALUE_FILES:
         for policy in (m for m in render(values) if m["kind"] == "NetworkPolicy"):
             for rule in policy["spec"]["egress"]:
-                for peer in rule["to"]:
-                    if "ipBlock" in peer:
+                for peer in rule.get("to", []):
+                    if peer.get("ipBlock", {}).get("cidr") == "0.0.0.0/0":
                         assert "169.254.0.0/16" in peer["ipBlock"]["except"]
 
 

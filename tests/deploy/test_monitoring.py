@@ -159,6 +159,7 @@ def test_the_chart_carries_alerts_and_dashboards_unchanged():
 def test_the_packaged_chart_holds_the_files_behind_its_links(tmp_path):
     check("helm", "package", CHART, "--destination", tmp_path)
     packed = check("helm", "template", "x", next(tmp_path.glob("*.tgz")), "--values", CHART / "ci" / "production.yaml")
-    kinds = [m["kind"] for m in yaml.safe_load_all(packed) if m]
-    assert kinds.count("ConfigMap") == len(DASHBOARDS) + 1
-    assert "PrometheusRule" in kinds
+    manifests = [m for m in yaml.safe_load_all(packed) if m]
+    for path in DASHBOARDS:
+        assert json.loads(find(manifests, "ConfigMap", f"guided-{path.stem}-dashboard")["data"][path.name])["panels"]
+    assert find(manifests, "PrometheusRule")["spec"]["groups"]

@@ -31,7 +31,7 @@ resource "aws_elasticache_parameter_group" "this" {
 }
 
 data "aws_secretsmanager_random_password" "this" {
-  for_each = toset(["cache", "api-key"])
+  for_each = toset(["cache", "api-key", "signing-key"])
 
   password_length     = 48
   exclude_punctuation = true

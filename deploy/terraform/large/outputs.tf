@@ -24,10 +24,16 @@ output "helm_values" {
     model            = { name = var.model }
     settings         = { for name, text in var.settings : name => try(tonumber(text), tobool(text), text) }
     auth             = { existingSecret = "${var.name}-server", key = "api-key" }
-    autoscaling      = { mode = "keda", maxReplicas = var.max_gpus }
-    router           = { enabled = true, maxServers = var.max_gpus * 2 }
-    serviceAccount   = { name = var.name }
-    nodeSelector     = { "karpenter.sh/nodepool" = "gpu-spot" }
+    indexCache = { redis = {
+      existingSecret = "${var.name}-server"
+      urlKey         = "cache-url"
+      signingKey     = "signing-key"
+      to             = [{ ipBlock = { cidr = var.cidr } }]
+    } }
+    autoscaling    = { mode = "keda", maxReplicas = var.max_gpus }
+    router         = { enabled = true, maxServers = var.max_gpus * 2 }
+    serviceAccount = { name = var.name }
+    nodeSelector   = { "karpenter.sh/nodepool" = "gpu-spot" }
   })
 }
 

@@ -9,10 +9,11 @@ resource "aws_secretsmanager_secret" "this" {
 resource "aws_secretsmanager_secret_version" "this" {
   secret_id = aws_secretsmanager_secret.this.id
   secret_string = jsonencode({
-    "api-key"   = data.aws_secretsmanager_random_password.this["api-key"].random_password
-    "cache-url" = "rediss://:${data.aws_secretsmanager_random_password.this["cache"].random_password}@${aws_elasticache_replication_group.this.primary_endpoint_address}:6379/0"
-    "model"     = var.model
-    "settings"  = var.settings
+    "api-key"     = data.aws_secretsmanager_random_password.this["api-key"].random_password
+    "signing-key" = data.aws_secretsmanager_random_password.this["signing-key"].random_password
+    "cache-url"   = "rediss://:${data.aws_secretsmanager_random_password.this["cache"].random_password}@${aws_elasticache_replication_group.this.primary_endpoint_address}:6379/0"
+    "model"       = var.model
+    "settings"    = var.settings
   })
 
   lifecycle {
