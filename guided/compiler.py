@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import Network
 from guided.constraint import Constraint
-from guided.errors import InvalidConstraint, Unsatisfiable
+from guided.errors import InvalidConstraint, LimitExceeded, Unsatisfiable
 from guided.index.dead_ends import spells_every_byte
 from guided.index.fewest import fewest_tokens
 from guided.index.slices import slices_of, unwritable_bytes
@@ -24,6 +26,7 @@ __all__ = [
     "warm_up",
 ]
 
+_WORTH_CLOSING = Limits(states=20_000, seconds=0.5)
 _UNWRITABLE = "no token of this model's vocabulary can write what the constraint asks for"
 
 
@@ -70,9 +73,18 @@ def begin_index(dfa: LazyDfa, vocabulary: Vocabulary) -> TokenIndex:
     index = TokenIndex(dfa, vocabulary)
     if not index.mask(index.start).any() and not index.is_accepting(index.start):
         raise Unsatisfiable(_UNWRITABLE)
-    if dfa.source.is_complete and not spells_every_byte(vocabulary) and not index.drop_dead_ends():
-        raise Unsatisfiable(_UNWRITABLE)
+    if not spells_every_byte(vocabulary):
+        _drop_dead_ends(index, dfa.budget)
     return index
+
+
+def _drop_dead_ends(index: TokenIndex, budget: Budget) -> None:
+    """Leaves out what the vocabulary begins but cannot end, where the index is small enough to see that."""
+    index.use_budget(Budget(_WORTH_CLOSING))
+    with contextlib.suppress(LimitExceeded):
+        if not index.drop_dead_ends():
+            raise Unsatisfiable(_UNWRITABLE)
+    index.use_budget(budget)
 
 
 def build_network(constraint: Constraint, budget: Budget) -> Network:

@@ -33,7 +33,7 @@ from guided.automaton.kernels import (
 )
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import BYTES, CALL, CALL_AGAIN, EPSILON, PLAIN, RESUME
-from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, NO_STACK, REST, TOP
+from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, REST, TOP
 
 FAR = np.int64(1) << np.int64(60)  # there is no such end
 NOT_BUILT = np.int64(1) << np.int64(36)  # a distance from here on goes through rules that are not built
@@ -357,7 +357,7 @@ def _descend(network, machine, distance, below, done):
         for end in range(1, ends):
             if cell == EMPTY_STACK:
                 below[cell, end] = 0
-            elif cell != NO_STACK:
+            elif cell >= FIRST_CELL:
                 length, _, _ = _return_from(network, machine, distance, below, cell, end)
                 below[cell, end] = min(length, below[machine.stacks[cell, REST], end])
 

@@ -15,6 +15,7 @@ from numba import njit
 
 from guided.automaton.network import BYTES, CALL_AGAIN, EPSILON, PLAIN, RESUME
 from guided.automaton.stack_sets import (
+    ANY_STACKS,
     BELOW,
     EMPTY_STACK,
     FIRST_CELL,
@@ -25,19 +26,20 @@ from guided.automaton.stack_sets import (
     mix,
     push,
     push_once,
+    tops,
     union,
 )
 
 DONE, FULL, NEEDS_RULE = 0, 1, 2  # status of a kernel
-DEAD = -1
+DEAD, UNKNOWN = -1, -2  # in delta
 
 # slots of Machine.counts
-STACKS, ITEMS, CONFIGS, CLASSES, WORK, EDGES, STAMP, NEEDED_RULE, FULL_ARRAY, FRAMES = range(10)
+STACKS, ITEMS, CONFIGS, CLASSES, WORK, EDGES, STAMP, NEEDED_RULE, FULL_ARRAY, FRAMES, ESCAPED, OPEN_ENDED = range(12)
 
 
 FIRST_EDGE, FINAL = range(2)  # columns of NetworkArrays.states
 NEXT, KIND, LABEL, TARGET = range(4)  # columns of NetworkArrays.edges
-ACCEPTING, EXPANDED = range(2)  # columns of Machine.flags
+ACCEPTING, EXPANDED, ESCAPES = range(3)  # columns of Machine.flags
 STATE, STACK_SET, OPEN, READS = range(4)  # columns of Machine.queue
 
 
@@ -53,7 +55,9 @@ class NetworkArrays(NamedTuple):
 class Machine(NamedTuple):
     """The interned part: stacks, configurations, transitions, and scratch space."""
 
-    counts: np.ndarray  # int64[10]: how much of each array is used, and what a kernel that stopped is waiting for
+    counts: (
+        np.ndarray
+    )  # int64[12]: how much of each array is used, what a kernel that stopped is waiting for; OPEN_ENDED: any ESCAPES
     stacks: np.ndarray  # int32[cells, 3]: sets of return stacks, see `stack_sets`
     stack_table: np.ndarray  # int32[2^k]: hash table of cells, -1 = free
     unions: np.ndarray  # int32[2^k, 3]: remembered unions of two sets: set, set, their union
@@ -62,8 +66,8 @@ class Machine(NamedTuple):
     config_begin: np.ndarray  # int32[configs + 1]: first item of each configuration
     config_hash: np.ndarray  # uint64[configs]
     config_table: np.ndarray  # int32[2^k]: hash table of configuration ids, -1 = free
-    flags: np.ndarray  # uint8[configs, 2]: ACCEPTING, EXPANDED (the row of delta is filled)
-    delta: np.ndarray  # int32[configs, classes]: next configuration, -1 = dead
+    flags: np.ndarray  # uint8[configs, 3]: ACCEPTING, EXPANDED (the row of delta is filled), ESCAPES (goes on below the known tops of stacks)
+    delta: np.ndarray  # int32[configs, classes]: next configuration, DEAD or UNKNOWN
     class_of: np.ndarray  # uint8[256]: byte -> class
     queue: (
         np.ndarray
@@ -108,6 +112,7 @@ def _queue(machine, state, stacks):
 def _begin_closure(machine):
     machine.counts[WORK] = 0
     machine.counts[STAMP] += 1
+    machine.counts[ESCAPED] = 0
 
 
 @njit(cache=True)
@@ -127,6 +132,8 @@ def _return(network, machine, ending, stacks):
                     return False
                 edge = network.edges[edge, NEXT]
         stacks = machine.stacks[stacks, REST]
+    if stacks & ANY_STACKS:
+        machine.counts[ESCAPED] = 1
     return True
 
 
@@ -194,10 +201,10 @@ def _close(network, machine):
         if machine.queue[done, READS]:
             machine.out_key[items] = (np.int64(state) << 32) | np.int64(stacks)
             items += 1
-    if items == 0 and not accepts:
+    if items == 0 and not accepts and not machine.counts[ESCAPED]:
         return DONE, DEAD
     _sort(machine.out_key, items)
-    config = _intern_config(machine, items, accepts)
+    config = _intern_config(machine, items, accepts, machine.counts[ESCAPED])
     return (DONE if config >= 0 else FULL), config
 
 
@@ -215,9 +222,11 @@ def _sort(keys, count):
 
 
 @njit(cache=True)
-def _same_config(machine, config, count, accepts):
+def _same_config(machine, config, count, accepts, escapes):
     begin = machine.config_begin[config]
-    if machine.config_begin[config + 1] - begin != count or machine.flags[config, ACCEPTING] != accepts:
+    if machine.config_begin[config + 1] - begin != count:
+        return False
+    if machine.flags[config, ACCEPTING] != accepts or machine.flags[config, ESCAPES] != escapes:
         return False
     for i in range(count):
         key = (np.int64(machine.items[begin + i, 0]) << 32) | np.int64(machine.items[begin + i, 1])
@@ -227,16 +236,16 @@ def _same_config(machine, config, count, accepts):
 
 
 @njit(cache=True)
-def _intern_config(machine, count, accepts):
+def _intern_config(machine, count, accepts, escapes):
     """The configuration with the items out_key[:count]; -1 when there is no room."""
-    digest = np.uint64(accepts) + np.uint64(1)
+    digest = np.uint64(1) + np.uint64(accepts) + np.uint64(2) * np.uint64(escapes)
     for i in range(count):
         digest = mix(digest ^ np.uint64(machine.out_key[i])) + np.uint64(i)
     mask = machine.config_table.size - 1
     slot = np.int64(digest & np.uint64(mask))
     while machine.config_table[slot] >= 0:
         found = machine.config_table[slot]
-        if machine.config_hash[found] == digest and _same_config(machine, found, count, accepts):
+        if machine.config_hash[found] == digest and _same_config(machine, found, count, accepts, escapes):
             return found
         slot = (slot + 1) & mask
     new = machine.counts[CONFIGS]
@@ -253,7 +262,10 @@ def _intern_config(machine, count, accepts):
     machine.config_begin[new + 1] = begin + count
     machine.config_hash[new] = digest
     machine.flags[new, ACCEPTING] = accepts
+    machine.flags[new, ESCAPES] = escapes
     machine.flags[new, EXPANDED] = 0
+    machine.counts[OPEN_ENDED] |= escapes
+    machine.delta[new, :] = UNKNOWN
     machine.config_table[slot] = new
     machine.counts[ITEMS] = begin + count
     machine.counts[CONFIGS] = new + 1
@@ -331,6 +343,39 @@ def expand(network, machine, config):
         machine.delta[config, byte_class] = result
     machine.flags[config, EXPANDED] = 1
     return DONE
+
+
+@njit(cache=True)
+def step(network, machine, config, byte_class):
+    """Fills delta[config, byte_class] alone, for a configuration of which few classes will be asked. Returns a status."""
+    edges = _byte_edges(network, machine, config)
+    if edges < 0:
+        return FULL
+    status, result = _move(network, machine, edges, byte_class)
+    if status == DONE:
+        machine.delta[config, byte_class] = result
+    return status
+
+
+@njit(cache=True)
+def intern_tops(source, config, machine):
+    """A configuration in another machine with the tops of its stacks: (status, configuration, DEAD if there is no more to them)."""
+    begin = source.config_begin[config]
+    count = source.config_begin[config + 1] - begin
+    if count > machine.out_key.size:
+        machine.counts[FULL_ARRAY] = WORK
+        return FULL, DEAD
+    any_cut = False
+    for i in range(count):
+        stacks, cut = tops(source, machine, np.int64(source.items[begin + i, 1]))
+        if stacks == NO_ROOM:
+            return FULL, DEAD
+        any_cut = any_cut or cut
+        machine.out_key[i] = (np.int64(source.items[begin + i, 0]) << 32) | stacks
+    if not any_cut:
+        return DONE, DEAD
+    found = _intern_config(machine, count, source.flags[config, ACCEPTING], 0)
+    return (DONE if found >= 0 else FULL), found
 
 
 @njit(cache=True)

@@ -26,6 +26,7 @@ from guided.automaton.kernels import (
     NEEDED_RULE,
     NEEDS_RULE,
     STACKS,
+    UNKNOWN,
     WORK,
 )
 from guided.automaton.network import Network
@@ -51,7 +52,8 @@ class LazyDfa:
         self.source = network
         self.budget = budget
         self._class_bytes = [_ALL_BYTES]  # the bytes of each class
-        self.machine = _new_machine(_CLASS_CAPACITY)
+        self.split_from: dict[int, int] = {}  # class -> the class that it was part of before
+        self.machine = new_machine(_CLASS_CAPACITY)
         self.network = _no_network(_CLASS_CAPACITY)
         self._mirrored = (0, 0, 0, 0)  # states, edges, rules and byte sets that the arrays have
         start = network.build(network.root)
@@ -70,11 +72,12 @@ class LazyDfa:
         """
         dfa = cls.__new__(cls)
         dfa.source, dfa.budget = Network(), Budget()
-        dfa._class_bytes = []
+        dfa._class_bytes, dfa.split_from = [], {}
         states, classes = delta.shape
-        flags = np.ones((states, 2), np.uint8)  # EXPANDED: the network is never asked
+        flags = np.zeros((states, 3), np.uint8)
+        flags[:, EXPANDED] = 1  # the network is never asked
         flags[:, ACCEPTING] = accepting
-        dfa.machine = _new_machine(1, configs=1)._replace(delta=delta, class_of=class_of, flags=flags)
+        dfa.machine = new_machine(1, configs=1)._replace(delta=delta, class_of=class_of, flags=flags)
         dfa.machine.counts[CONFIGS], dfa.machine.counts[CLASSES] = states, classes
         dfa.network = _no_network(classes=1)
         return dfa
@@ -107,9 +110,11 @@ class LazyDfa:
 
     def step(self, state: int, byte: int) -> int:
         """The state after one more byte, DEAD (-1) where it is not allowed."""
-        if not self.machine.flags[state, EXPANDED]:
-            self.run(lambda: kernels.expand(self.network, self.machine, state))
-        return int(self.machine.delta[state, self.machine.class_of[byte]])
+        following = int(self.machine.delta[state, self.machine.class_of[byte]])
+        if following == UNKNOWN:
+            self.run(lambda: kernels.step(self.network, self.machine, state, self.machine.class_of[byte]))
+            following = int(self.machine.delta[state, self.machine.class_of[byte]])
+        return following
 
     def advance(self, state: int, data: bytes) -> int:
         """The state after `data`, DEAD where it leaves the language."""
@@ -123,6 +128,11 @@ class LazyDfa:
         """Is the whole of `data` in the language?"""
         state = self.advance(self.start, data)
         return state != DEAD and self.is_accepting(state)
+
+    @property
+    def has_stacks(self) -> bool:
+        """Has any configuration a stack that is not empty?"""
+        return int(self.machine.counts[STACKS]) > FIRST_CELL
 
     @property
     def memory_bytes(self) -> int:
@@ -143,10 +153,14 @@ class LazyDfa:
                 return result
             self.budget.check("the automaton", states=self.num_states, memory_bytes=self.memory_bytes)
             if status == NEEDS_RULE:
-                self.source.build(int(self.machine.counts[NEEDED_RULE]))
-                self._sync()
+                self.build_rule(int(self.machine.counts[NEEDED_RULE]))
             else:
                 self._make_room()
+
+    def build_rule(self, rule: int) -> None:
+        """Builds a late rule into the network and its mirror."""
+        self.source.build(rule)
+        self._sync()
 
     def _sync(self) -> None:
         """Mirrors what was added to the network since the last time; rooms double, so that late rules cost what they add."""
@@ -181,14 +195,20 @@ class LazyDfa:
         """A new class that was part of class `origin` so far."""
         new = len(self._class_bytes)
         self._class_bytes.append(members)
-        if new >= self.machine.delta.shape[1]:
-            self.machine = self.machine._replace(delta=_wider(self.machine.delta, DEAD))
-            self.network = self.network._replace(set_has_class=_wider(self.network.set_has_class, 0))
-        delta = self.machine.delta[: self.num_states]
-        delta[:, new] = delta[:, origin]
+        self.split_from[new] = origin
+        if new >= self.network.set_has_class.shape[1]:
+            self.network = self.network._replace(set_has_class=_wider(self.network.set_has_class))
+        self._copy_column(new, origin)
         self.network.set_has_class[:, new] = self.network.set_has_class[:, origin]
         for byte in _members(members):
             self.machine.class_of[byte] = new
+
+    def _copy_column(self, new: int, origin: int) -> None:
+        """A new column of delta, like that of a class so far."""
+        if new >= self.machine.delta.shape[1]:
+            self.machine = self.machine._replace(delta=_wider(self.machine.delta))
+        delta = self.machine.delta[: self.num_states]
+        delta[:, new] = delta[:, origin]
 
     def _make_room(self) -> None:
         """Doubles the arrays that the kernel found full."""
@@ -232,10 +252,10 @@ def _with_room(array: np.ndarray, used: int, needed: int) -> np.ndarray:
 # --- memory of the machine --------------------------------------------------------------------------------------------
 
 
-def _new_machine(
+def new_machine(
     classes: int, configs: int = 2048, stacks: int = 1024, items: int = 8192, work: int = 512
 ) -> kernels.Machine:
-    counts = np.zeros(10, np.int64)
+    counts = np.zeros(12, np.int64)
     counts[STACKS] = FIRST_CELL
     return kernels.Machine(
         counts=counts,
@@ -247,8 +267,8 @@ def _new_machine(
         config_begin=np.zeros(configs + 1, np.int32),
         config_hash=np.zeros(configs, np.uint64),
         config_table=np.full(4 * configs, -1, np.int32),
-        flags=np.zeros((configs, 2), np.uint8),
-        delta=np.full((configs, classes), DEAD, np.int32),
+        flags=np.zeros((configs, 3), np.uint8),
+        delta=np.empty((configs, classes), np.int32),
         class_of=np.zeros(256, np.uint8),
         **_scratch(work),
         patterns=np.zeros((257, 2), np.int64),
@@ -269,8 +289,8 @@ def _resized(array: np.ndarray) -> np.ndarray:
     return _with_room(array, len(array), 2 * len(array))
 
 
-def _wider(array: np.ndarray, fill: int) -> np.ndarray:
-    return np.concatenate([array, np.full_like(array, fill)], axis=1)
+def _wider(array: np.ndarray) -> np.ndarray:
+    return np.concatenate([array, np.empty_like(array)], axis=1)
 
 
 def _grow_scratch(machine: kernels.Machine) -> kernels.Machine:

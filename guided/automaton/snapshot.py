@@ -71,6 +71,7 @@ def from_arrays(arrays: Arrays, rebuild: Callable[[], Network], budget: Budget) 
     dfa._mirrored = tuple(arrays["mirrored"].tolist())
     packed = arrays["class_bytes"].tobytes()
     dfa._class_bytes = [int.from_bytes(packed[at : at + 32], "little") for at in range(0, len(packed), 32)]
+    dfa.split_from = {}
     dfa.machine = kernels.Machine(
         **{name: arrays[name] for name in _KEPT},
         unions=np.zeros((8192, 3), np.int32),

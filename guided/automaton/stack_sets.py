@@ -5,6 +5,9 @@ exponentially many. Kept as a set, they share what they share: a set is a sorted
 stacks below it, the rest of the list), hash-consed, so it is the minimal automaton of its stacks, of which there are regularly
 many (Büchi, "Regular canonical systems", 1964; Tomita's graph-structured stack, 1985, brought to a normal form). Union is the
 recursive merge of decision diagrams (Bryant, 1986), here without recursion, since stacks are as deep as the output is nested.
+
+A list ends in one of four sets: no stack, the empty stack, any stacks whatsoever (what `tops` puts below the first return state), or
+both of these.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-EMPTY_STACK, NO_STACK = 0, 1  # the set of the empty stack alone; the empty set. They end every list.
-FIRST_CELL = 2
+NO_STACK, EMPTY_STACK, ANY_STACKS = 0, 1, 2  # bits: a list ends in one of the sets 0..3
+FIRST_CELL = 4
 TOP, BELOW, REST = range(3)  # columns of Machine.stacks
 STACKS, FRAMES = 0, 9  # slots of Machine.counts: cells used; the array that a union found too small
 FULL_ARRAY = 8  # slot of Machine.counts
@@ -108,6 +111,8 @@ def _known_union(machine, left, right):
         return np.int64(left)
     if left == NO_STACK:
         return np.int64(right)
+    if left < FIRST_CELL and right < FIRST_CELL:
+        return np.int64(left | right)
     low, high = min(left, right), max(left, right)
     slot = np.int64(_hash(low, high, 0) & np.uint64(machine.unions.shape[0] - 1))
     if machine.unions[slot, 0] == low and machine.unions[slot, 1] == high:
@@ -126,10 +131,10 @@ def _remember(machine, left, right, value):
 
 @njit(cache=True)
 def _ordered(machine, left, right):
-    """The set whose list begins with the smaller top first; the empty stack comes last."""
-    if left == EMPTY_STACK:
+    """The set whose list begins with the smaller top first; one without a top comes last."""
+    if left < FIRST_CELL:
         return right, left
-    if right != EMPTY_STACK and machine.stacks[right, TOP] < machine.stacks[left, TOP]:
+    if right >= FIRST_CELL and machine.stacks[right, TOP] < machine.stacks[left, TOP]:
         return right, left
     return left, right
 
@@ -174,7 +179,29 @@ def has_empty(machine, stacks):
     """Is the empty stack in the set?"""
     while stacks >= FIRST_CELL:
         stacks = machine.stacks[stacks, REST]
-    return stacks == EMPTY_STACK
+    return stacks & EMPTY_STACK != 0
+
+
+@njit(cache=True)
+def tops(source, machine, stacks):
+    """A set of the source machine in another one, with any stacks below each top: (set or NO_ROOM, was anything cut?)."""
+    depth = 0
+    while stacks >= FIRST_CELL:
+        if depth >= machine.frames.shape[0]:
+            machine.counts[FULL_ARRAY] = FRAMES
+            return np.int64(NO_ROOM), False
+        machine.frames[depth, _FRAME_LEFT] = stacks
+        depth += 1
+        stacks = np.int64(source.stacks[stacks, REST])
+    found = np.int64(stacks)
+    cut = False
+    while depth > 0 and found != NO_ROOM:
+        depth -= 1
+        kept = machine.frames[depth, _FRAME_LEFT]
+        deep = source.stacks[kept, BELOW] != EMPTY_STACK
+        cut = cut or deep
+        found = cell(machine, source.stacks[kept, TOP], ANY_STACKS if deep else EMPTY_STACK, found)
+    return found, cut
 
 
 @njit(cache=True)

@@ -2,6 +2,9 @@
 
 The slow truth is one sentence: token t is allowed in state s if the automaton survives t's bytes from s. Here that
 is decided for all tokens at once, slice by slice (see `guided.index.slices`).
+
+A state with deep stacks is decided in two parts (see `guided.index.stack_tops`): its tops alone settle nearly all tokens, once for
+all states that have them; the others are kept as ranges of nodes and walked with the whole stack.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import CONFIGS, DEAD, DONE, EXPANDED, FULL, expand
+from guided.automaton import kernels as automaton
+from guided.automaton.kernels import CONFIGS, DEAD, DONE, ESCAPES, EXPANDED, FULL, expand, step
 from guided.index.slices import BYTE, DEPTH, NUM_SLICED, SUBTREE_END, TOKEN_START
 
 UNKNOWN = -1
@@ -21,7 +25,8 @@ LONGEST_LIST = 128  # tokens; a row with more is kept as bits
 MIXED = -1  # some characters of a profile lead on, others do not
 FRONTIER = 64  # states that one character of a profile may lead to; beyond that the slice is walked
 REACHED = 256  # states that strings of a profile may lead to; beyond that the slice is walked
-_NOT_READ, _ALL_DIE, _MIXED_CHARS, _SEVERAL = -1, -2, -3, -4  # in Rows.char_next
+_NOT_READ, _ALL_DIE, _MIXED_CHARS, _SEVERAL = -1, -2, -3, -4  # in Rows.notes
+RANGES = NUM_SLICED  # column of Rows.notes: where in `lists` the nodes begin that only the whole stack decides, -1 = there are none
 
 
 class Rows(NamedTuple):
@@ -34,9 +39,9 @@ class Rows(NamedTuple):
     lists: np.ndarray  # int32[tokens]: each list is its length, then the tokens in ascending order
     row_hash: np.ndarray  # uint64[rows]
     table: np.ndarray  # int32[2^k]: hash table of row ids
-    char_next: (
+    notes: (
         np.ndarray
-    )  # int32[states, NUM_SLICED]: the one state after any character of a profile, or why there is none
+    )  # int32[states, NUM_SLICED + 1]: the one state after any character of a profile, or why there is none; RANGES
 
 
 class CharSteps(NamedTuple):
@@ -134,7 +139,7 @@ def _read_character(network, machine, steps, slice_, unicode, state, following):
     there = np.empty(FRONTIER, np.int32)
     here[0] = state
     status = expand(network, machine, state)
-    if status != DONE:
+    if status != DONE or machine.flags[state, ESCAPES]:
         return status, MIXED
     count, dead, alive = _move_all(
         machine.delta, here, 1, steps.ascii_classes[slice_], steps.ascii_count[slice_], following, 0
@@ -153,6 +158,8 @@ def _read_character(network, machine, steps, slice_, unicode, state, following):
                     status = expand(network, machine, here[i])
                     if status != DONE:
                         return status, MIXED
+                if machine.flags[here[i], ESCAPES]:
+                    return DONE, MIXED
             classes = steps.range_classes[byte_range]
             here_size, died, lived = _move_all(
                 machine.delta, here, here_size, classes, steps.range_count[byte_range], there, 0
@@ -170,8 +177,8 @@ def _read_character(network, machine, steps, slice_, unicode, state, following):
 
 @njit(cache=True)
 def after_character(network, machine, slices, steps, rows, slice_, state, following):
-    """`_read_character`, remembered in `Rows.char_next` as far as there is room."""
-    known = rows.char_next[state, slice_]
+    """`_read_character`, remembered in `Rows.notes` as far as there is room."""
+    known = rows.notes[state, slice_]
     if known >= 0:
         following[0] = known
         return DONE, 1
@@ -188,7 +195,7 @@ def after_character(network, machine, slices, steps, rows, slice_, state, follow
             result = _ALL_DIE
         elif size == 1:
             result = following[0]
-        rows.char_next[state, slice_] = result
+        rows.notes[state, slice_] = result
     return status, size
 
 
@@ -201,11 +208,11 @@ def _reach(network, machine, slices, steps, rows, slice_, state):
     longest = slices.longest[slice_]
     following = np.empty(FRONTIER, np.int32)
     for done in range(longest):
-        if rows.char_next[state, slice_] == _NOT_READ:
+        if rows.notes[state, slice_] == _NOT_READ:
             status, _ = after_character(network, machine, slices, steps, rows, slice_, state, following)
             if status != DONE:
                 return status, MIXED
-        target = rows.char_next[state, slice_]
+        target = rows.notes[state, slice_]
         if target == _MIXED_CHARS:
             return DONE, MIXED
         if target == _ALL_DIE:
@@ -254,51 +261,133 @@ def _reach_many(network, machine, slices, steps, rows, slice_, state, done_befor
 
 
 @njit(cache=True)
-def _walk(network, machine, slices, slice_, state, row):
-    """Sets the bits of the slice's tokens that survive from a state."""
+def _walk(network, machine, slices, ranges, state, row):
+    """Sets the bits of the tokens that survive from a state, among nodes ranges[0]..ranges[1] - 1, ranges[2]..ranges[3] - 1, ..."""
     path, nodes = slices.path, slices.nodes
     path[0] = state
-    node = slices.begin[slice_]
-    end = slices.begin[slice_ + 1]
-    while node < end:
-        source = path[nodes[node, DEPTH]]
-        if not machine.flags[source, EXPANDED]:
-            status = expand(network, machine, source)
-            if status != DONE:
-                return status
-        target = machine.delta[source, machine.class_of[nodes[node, BYTE]]]
-        if target == DEAD:
-            node = nodes[node, SUBTREE_END]
-            continue
-        path[nodes[node, DEPTH] + 1] = target
-        for i in range(nodes[node, TOKEN_START], nodes[node + 1, TOKEN_START]):  # a view would cost as much as the rest
-            token = slices.token_ids[i]
-            row[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
-        node += 1
+    for place in range(0, ranges.size, 2):
+        node = ranges[place]
+        while node < ranges[place + 1]:
+            source = path[nodes[node, DEPTH]]
+            byte_class = machine.class_of[nodes[node, BYTE]]
+            target = machine.delta[source, byte_class]
+            if target == automaton.UNKNOWN:
+                status = step(network, machine, source, byte_class)  # mostly few bytes of a state are asked for
+                if status != DONE:
+                    return status
+                target = machine.delta[source, byte_class]
+            if target == DEAD:
+                node = nodes[node, SUBTREE_END]
+                continue
+            path[nodes[node, DEPTH] + 1] = target
+            for i in range(nodes[node, TOKEN_START], nodes[node + 1, TOKEN_START]):  # a view costs as much as the rest
+                token = slices.token_ids[i]
+                row[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
+            node += 1
     return DONE
 
 
 @njit(cache=True)
-def fill_row(network, machine, slices, steps, rows, state):
-    """Computes and interns the row of a state; a status."""
-    if rows.row_of[state] != UNKNOWN:
-        return DONE
+def _open_ranges(machine, slices, slice_, state, ranges):
+    """The nodes of a slice that a walk from a state does not decide, for it escaped on the way: how many numbers were written.
+
+    Written as `_walk` takes them, with the nodes above. -1 where they do not fit. To be called after that walk.
+    """
+    path, nodes = slices.path, slices.nodes
+    above = np.empty(path.size, np.int32)  # the nodes of the current branch
+    escaped = np.empty(path.size, np.bool_)
+    path[0] = state
+    escaped[0] = machine.flags[state, ESCAPES]
+    size = 0
+    written = 0  # so many nodes of the branch are in the ranges
+    node = slices.begin[slice_]
+    while node < slices.begin[slice_ + 1]:
+        depth = nodes[node, DEPTH]
+        written = min(written, depth)
+        target = machine.delta[path[depth], machine.class_of[nodes[node, BYTE]]]
+        if target != DEAD:
+            above[depth] = node
+            path[depth + 1] = target
+            escaped[depth + 1] = escaped[depth] or machine.flags[target, ESCAPES]
+            node += 1
+            continue
+        if escaped[depth]:
+            if size + 2 * (depth - written + 1) > ranges.size:
+                return -1
+            while written < depth:
+                size = _add_range(ranges, size, above[written], above[written] + 1)
+                written += 1
+            size = _add_range(ranges, size, node, nodes[node, SUBTREE_END])
+        node = nodes[node, SUBTREE_END]
+    return size
+
+
+@njit(cache=True)
+def _add_range(ranges, size, begin, end):
+    if size > 0 and ranges[size - 1] == begin:
+        ranges[size - 1] = end
+        return size
+    ranges[size] = begin
+    ranges[size + 1] = end
+    return size + 2
+
+
+@njit(cache=True)
+def _free_row(rows):
+    """Room for one more dense row is there; else what is wanted is noted."""
     if rows.counts[DENSE_COUNT] >= rows.dense.shape[0]:
         rows.counts[WANTED] = DENSE_ROWS
+        return False
+    return True
+
+
+@njit(cache=True)
+def fill_row(network, machine, slices, steps, rows, state):
+    """Computes and interns the row of a state, and the ranges that it leaves open; a status."""
+    if rows.row_of[state] != UNKNOWN:
+        return DONE
+    if not _free_row(rows):
         return FULL
     row = rows.dense[rows.counts[DENSE_COUNT]]
     row[:] = 0
-    for slice_ in range(NUM_SLICED):
-        status, reach = _reach(network, machine, slices, steps, rows, slice_, state)
+    open_size = 0
+    first = rows.counts[LISTED] + 1
+    for slice_ in range(NUM_SLICED + 1):
+        status, reach = DONE, MIXED
+        if slice_ < NUM_SLICED:
+            status, reach = _reach(network, machine, slices, steps, rows, slice_, state)
         if status == DONE and reach == MIXED:
-            status = _walk(network, machine, slices, slice_, state, row)
+            status = _walk(network, machine, slices, slices.begin[slice_ : slice_ + 2], state, row)
+            if status == DONE and machine.counts[automaton.OPEN_ENDED]:
+                size = _open_ranges(machine, slices, slice_, state, rows.lists[first + open_size :])
+                if size < 0:
+                    rows.counts[WANTED] = LISTS
+                    return FULL
+                open_size += size
         elif status == DONE and reach > 0:
             row |= slices.up_to[slice_, reach]
         if status != DONE:
             return status
-    status = _walk(network, machine, slices, NUM_SLICED, state, row)
-    if status != DONE:
-        return status
+    if open_size > 0:
+        rows.lists[first - 1] = open_size
+        rows.notes[state, RANGES] = first - 1
+        rows.counts[LISTED] = first + open_size
+    return _enter_row(rows, state, row)
+
+
+@njit(cache=True)
+def complete_row(network, machine, slices, rows, state, settled, ranges):
+    """The row of a state whose tops settle some tokens and leave `ranges` of nodes open; a status."""
+    if not _free_row(rows):
+        return FULL
+    row = rows.dense[rows.counts[DENSE_COUNT]]
+    row[:] = settled
+    status = _walk(network, machine, slices, ranges, state, row)
+    return _enter_row(rows, state, row) if status == DONE else status
+
+
+@njit(cache=True)
+def _enter_row(rows, state, row):
     found = intern_row(rows, row)
     if found < 0:
         return FULL
@@ -426,10 +515,12 @@ def fill_all(network, machine, slices, steps, rows, limit):
 def advance(network, machine, state, piece):
     """The state after the bytes of a piece: (status, state or DEAD)."""
     for byte in piece:
-        status = expand(network, machine, state)
-        if status != DONE:
-            return status, DEAD
-        state = machine.delta[state, machine.class_of[byte]]
+        byte_class = machine.class_of[byte]
+        if machine.delta[state, byte_class] == automaton.UNKNOWN:
+            status = step(network, machine, state, byte_class)
+            if status != DONE:
+                return status, DEAD
+        state = machine.delta[state, byte_class]
         if state == DEAD:
             break
     return DONE, state

@@ -34,7 +34,7 @@ class Slices(NamedTuple):
 
     nodes: np.ndarray  # int32[nodes + 1, 4]: BYTE, DEPTH, SUBTREE_END, TOKEN_START as in `Trie`, indices into all four
     token_ids: np.ndarray  # int32[tokens]
-    begin: np.ndarray  # int64[5]: slice s is nodes begin[s] .. begin[s + 1] - 1
+    begin: np.ndarray  # int32[5]: slice s is nodes begin[s] .. begin[s + 1] - 1
     up_to: np.ndarray  # uint32[NUM_SLICED, MAX_CHARS + 1, words]: tokens with at most so many characters
     has_length: np.ndarray  # uint8[NUM_SLICED, MAX_CHARS + 1]: the slice has a token of so many characters
     longest: np.ndarray  # int64[NUM_SLICED]: characters of the slice's longest token
@@ -58,7 +58,7 @@ def slices_of(vocabulary: Vocabulary) -> Slices:
     return Slices(
         nodes=_nodes(tries, begin),
         token_ids=np.concatenate([trie.token_ids for trie in tries]),
-        begin=begin.astype(np.int64),
+        begin=begin.astype(np.int32),
         up_to=up_to,
         has_length=np.any(np.diff(up_to, axis=1, prepend=np.uint32(0)), axis=2).astype(np.uint8),
         longest=np.array([chars[has_text & (group == p)].max(initial=0) for p in range(NUM_SLICED)], np.int64),

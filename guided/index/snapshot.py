@@ -42,12 +42,12 @@ def closed(arrays: Arrays, vocabulary: Vocabulary) -> TokenIndex:
 def growing(arrays: Arrays, vocabulary: Vocabulary, rebuild: Callable[[], Network], budget: Budget) -> TokenIndex:
     """See `guided.automaton.snapshot.from_arrays` for `rebuild`."""
     index = TokenIndex(automaton_snapshot.from_arrays(arrays, rebuild, budget), vocabulary)
-    index._rows = Rows(**{name: arrays[_PREFIX + name] for name in Rows._fields})
+    index._table.rows = Rows(**{name: arrays[_PREFIX + name] for name in Rows._fields})
     return index
 
 
 def _growing_arrays(index: TokenIndex) -> Arrays:
-    rows = index._rows
+    rows = index._table.rows
     arrays = automaton_snapshot.to_arrays(index._dfa)
     for name in Rows._fields:
         array = getattr(rows, name)

@@ -53,7 +53,7 @@ def test_using_a_loaded_index_does_not_change_the_file(path):
     before = path.read_bytes()
     loaded = file.load(path, VOCABULARY).index
     loaded.min_tokens(loaded.start)
-    loaded._rows.row_of[:] = 0
+    loaded._table.rows.row_of[:] = 0
     assert path.read_bytes() == before
 
 

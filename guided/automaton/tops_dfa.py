@@ -1,0 +1,42 @@
+"""A second automaton of a network, for states of which only the tops of the stacks are known; see `guided.index.stack_tops`."""
+
+from __future__ import annotations
+
+from guided.automaton import kernels
+from guided.automaton.kernels import CLASSES
+from guided.automaton.lazy_dfa import LazyDfa, new_machine
+
+
+class TopsDfa(LazyDfa):
+    """It has states of its own; the mirror of the network and the byte classes are another automaton's."""
+
+    def __init__(self, of: LazyDfa) -> None:
+        self._of = of
+        self.budget = of.budget
+        self.machine = new_machine(of.machine.delta.shape[1])
+        self.machine.counts[CLASSES] = of.num_classes
+        self._follow()
+
+    def tops_of(self, state: int) -> int:
+        """The state here with the top of each stack of the other automaton's state and any stacks below; DEAD if there are only tops.
+
+        It reads what the other one reads until a call returns below the top; from there on it is marked ESCAPES.
+        """
+        self._follow()
+        return self.run(lambda: kernels.intern_tops(self._of.machine, state, self.machine))
+
+    def build_rule(self, rule: int) -> None:
+        self._of.build_rule(rule)
+        self._follow()
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(array.nbytes for array in self.machine)
+
+    def _follow(self) -> None:
+        """Takes over what the other automaton has learnt about the network since the last time."""
+        self.network = self._of.network
+        for new in range(self.num_classes, self._of.num_classes):
+            self._copy_column(new, self._of.split_from[new])
+        self.machine = self.machine._replace(class_of=self._of.machine.class_of)
+        self.machine.counts[CLASSES] = self._of.num_classes

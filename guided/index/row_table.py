@@ -1,0 +1,149 @@
+"""The rows of an automaton's states: the arrays that `guided.index.kernels` fills, and the loop that runs those kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from guided.automaton.kernels import Machine, NetworkArrays, enter_all
+from guided.automaton.lazy_dfa import LazyDfa
+from guided.index import kernels
+from guided.index.kernels import (
+    DENSE_COUNT,
+    DENSE_ROWS,
+    LISTED,
+    LISTS,
+    NOTHING,
+    ROW_COUNT,
+    ROWS,
+    UNKNOWN,
+    WANTED,
+)
+from guided.index.slices import NUM_SLICED, Slices
+
+_RANGES = np.array(kernels.UTF8_RANGES, np.int64)
+_MEMO_MASKS = 256  # token lists remembered as masks
+
+
+class RowTable:
+    """Which tokens each state allows, as far as it was asked.
+
+    Attributes:
+        rows: replaced when it grows, so fetch it anew for each kernel call.
+    """
+
+    def __init__(self, dfa: LazyDfa, slices: Slices) -> None:
+        self.dfa, self.slices = dfa, slices
+        self.rows = _new_rows(words=slices.up_to.shape[2])
+        self._steps = self._char_steps()
+        self._steps_classes = dfa.num_classes
+        self._listed: dict[int, np.ndarray] = {}
+
+    def row_id(self, state: int) -> int:
+        """Number of the state's row, UNKNOWN (-1) where it was not computed."""
+        row_of = self.rows.row_of
+        return int(row_of[state]) if state < row_of.size else UNKNOWN
+
+    def fill(self, state: int) -> None:
+        """Computes the row of a state.
+
+        Raises:
+            LimitExceeded: the automaton or the rows outgrew their limits.
+        """
+        self.run(lambda: kernels.fill_row(*self.arrays(), state))
+
+    def mask(self, row: int) -> np.ndarray:
+        """uint32[words] of a row, a view not to be written to."""
+        place = self.rows.place[row]
+        if place >= 0:
+            return self.rows.dense[place]
+        known = self._listed.get(row)
+        if known is None:
+            if len(self._listed) >= _MEMO_MASKS:
+                self._listed.clear()
+            known = self._listed[row] = np.zeros(self.rows.dense.shape[1], np.uint32)
+            kernels.set_bits(self.listed(-1 - int(place)), known)
+        return known
+
+    def listed(self, begin: int) -> np.ndarray:
+        """The list in `rows.lists` that begins there, its length left out."""
+        return self.rows.lists[begin + 1 : begin + 1 + self.rows.lists[begin]]
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(array.nbytes for array in self.rows)
+
+    def arrays(self) -> tuple[NetworkArrays, Machine, Slices, kernels.CharSteps, kernels.Rows]:
+        """What every kernel needs, as it is now."""
+        if self._steps_classes != self.dfa.num_classes:
+            self._steps = self._char_steps()
+            self._steps_classes = self.dfa.num_classes
+        return self.dfa.network, self.dfa.machine, self.slices, self._steps, self.rows
+
+    def _char_steps(self) -> kernels.CharSteps:
+        return kernels.char_steps(self.dfa.machine.class_of, self.slices.profile, _RANGES)
+
+    def run(self, kernel: Callable[[], int]) -> None:
+        """As `LazyDfa.run`, making room for rows too."""
+
+        def with_room() -> int:
+            while True:
+                self._cover_states()
+                self.rows.counts[WANTED] = NOTHING
+                status = kernel()
+                wanted = int(self.rows.counts[WANTED])
+                if wanted == NOTHING:
+                    return status
+                self.dfa.budget.check("the index", memory_bytes=self.dfa.memory_bytes + self.memory_bytes)
+                self.rows = _MORE[wanted](self.rows)
+
+        self.dfa.run(with_room)
+
+    def _cover_states(self) -> None:
+        """row_of and notes have an entry for every state that the machine has room for."""
+        room = self.dfa.machine.flags.shape[0]
+        if self.rows.row_of.size < room:
+            row_of = np.full(room, UNKNOWN, np.int32)
+            row_of[: self.rows.row_of.size] = self.rows.row_of
+            notes = np.full((room, NUM_SLICED + 1), UNKNOWN, np.int32)
+            notes[: len(self.rows.notes)] = self.rows.notes
+            self.rows = self.rows._replace(row_of=row_of, notes=notes)
+
+
+def _new_rows(words: int, rows: int = 64, dense: int = 8) -> kernels.Rows:
+    return kernels.Rows(
+        counts=np.zeros(5, np.int64),
+        row_of=np.empty(0, np.int32),
+        place=np.empty(rows, np.int64),
+        dense=np.empty((dense, words), np.uint32),
+        lists=np.empty(4096, np.int32),
+        row_hash=np.empty(rows, np.uint64),
+        table=np.full(4 * rows, -1, np.int32),
+        notes=np.empty((0, NUM_SLICED + 1), np.int32),
+    )
+
+
+def _more_rows(rows: kernels.Rows) -> kernels.Rows:
+    used = int(rows.counts[ROW_COUNT])
+    table = np.full(2 * rows.table.size, -1, np.int32)
+    enter_all(rows.row_hash, used, table)
+    return rows._replace(place=_resized(rows.place, used), row_hash=_resized(rows.row_hash, used), table=table)
+
+
+def _more_dense_rows(rows: kernels.Rows) -> kernels.Rows:
+    return rows._replace(dense=_resized(rows.dense, int(rows.counts[DENSE_COUNT])))
+
+
+def _longer_lists(rows: kernels.Rows) -> kernels.Rows:
+    return rows._replace(lists=_resized(rows.lists, int(rows.counts[LISTED])))
+
+
+def _resized(array: np.ndarray, used: int) -> np.ndarray:
+    """Twice the room; the first `used` elements are kept."""
+    grown = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
+    grown[:used] = array[:used]
+    return grown
+
+
+_MORE = {ROWS: _more_rows, DENSE_ROWS: _more_dense_rows, LISTS: _longer_lists}

@@ -1,0 +1,84 @@
+"""Rows found by the tops of stacks against the slow truth: every token is walked byte by byte with the whole stack."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import guided
+
+TOKENS = [bytes([byte]) for byte in range(245)] + [
+    token.encode()
+    for token in '}} }, }\n )) ), )); );} ]] ]} ]}, "} "]} "}, el else se {} if( if(a) a; a;} ;}else {if(a) ((a 1) 1)) +a é é") ))*((('.split(
+        " "
+    )
+]
+VOCABULARY = guided.Vocabulary.from_tokens(TOKENS)
+
+C_LIKE = """
+start: block
+block: "{" statement* "}"
+statement: "if" "(" expression ")" statement ("else" statement)? | block | expression? ";"
+expression: NAME | expression "+" expression | "(" expression ")" | NAME "(" (expression ("," expression)*)? ")"
+NAME: /[a-z]+/
+%ignore /[ \\n]/
+"""
+AMBIGUOUS = 'start: s "!"\ns: s s | "(" s ")" | "(" "a" ")" | "((" s "))"'
+TREE = {
+    "$defs": {
+        "node": {
+            "type": "object",
+            "properties": {"k": {"type": "string"}, "v": {"type": "array", "items": {"$ref": "#/$defs/node"}}, "n": {"$ref": "#/$defs/node"}},
+            "required": ["k"],
+        }
+    },
+    "$ref": "#/$defs/node",
+}  # fmt: skip
+NODE = '{"k": "a", "v": [{"k": "", "n": {"k": "b", "v": []}}, {"k": "c", "v": [{"k": "d"}]}], "n": {"k": "\\n"}}'
+CASES = {  # a constraint and a text with deep stacks that satisfies it
+    "statements": (guided.Constraint.grammar(C_LIKE), "{if(a){{b((c+a),d(e));}if(b)if(c){}else{;}else a;}{{;}}}"),
+    "ambiguous": (guided.Constraint.grammar(AMBIGUOUS), "((a)((a))(a))(((a)(a)))!"),
+    "tree": (guided.Constraint.json_schema(TREE), NODE),
+    "tree in any order": (guided.Constraint.json_schema(TREE, property_order="any", whitespace="any"), NODE),
+}
+
+
+def slow_row(index: guided.TokenIndex, state: int) -> np.ndarray:
+    dfa, row = index._dfa, np.zeros(-(-VOCABULARY.size // 32), np.uint32)
+    for token, data in enumerate(TOKENS):
+        if dfa.advance(state, data) >= 0:
+            row[token >> 5] |= np.uint32(1 << (token & 31))
+    return row
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_of_deep_states_are_the_slow_rows(name):
+    constraint, text = CASES[name]
+    chance = random.Random(7)
+    index = guided.compile(constraint, VOCABULARY)
+    state = index.start
+    for byte in text.encode():
+        aside = state
+        for _ in range(4):  # along the text, and a few tokens off it
+            mask = index.mask(aside)
+            assert (mask == slow_row(index, aside)).all()
+            allowed = [token for token in range(len(TOKENS)) if mask[token >> 5] >> (token & 31) & 1]
+            if not allowed:
+                break
+            aside = index.advance(aside, chance.choice(allowed))
+        state = index.advance(state, byte)
+    assert index.is_accepting(state)
+    assert index._tops is not None, "no state was deep: the test tests nothing"
+
+
+def test_nested_positions_share_what_their_tops_settle():
+    index = guided.compile(CASES["statements"][0], VOCABULARY)
+    state = index.start
+    for character in "{" * 40 + "a;" * 3 + "}" * 40:
+        index.mask(state)
+        state = index.advance(state, ord(character))
+    assert index.is_accepting(state)
+    filled = int((index._tops._table.rows.row_of >= 0).sum())
+    assert 0 < filled < 20, f"{filled} rows of tops for 86 positions"
