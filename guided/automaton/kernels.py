@@ -55,9 +55,7 @@ class NetworkArrays(NamedTuple):
 class Machine(NamedTuple):
     """The interned part: stacks, configurations, transitions, and scratch space."""
 
-    counts: (
-        np.ndarray
-    )  # int64[12]: how much of each array is used, what a kernel that stopped is waiting for; OPEN_ENDED: any ESCAPES
+    counts: np.ndarray  # int64[12]: how much of each array is used, and what a stopped kernel waits for
     stacks: np.ndarray  # int32[cells, 3]: sets of return stacks, see `stack_sets`
     stack_table: np.ndarray  # int32[2^k]: hash table of cells, -1 = free
     unions: np.ndarray  # int32[2^k, 3]: remembered unions of two sets: set, set, their union
@@ -66,12 +64,10 @@ class Machine(NamedTuple):
     config_begin: np.ndarray  # int32[configs + 1]: first item of each configuration
     config_hash: np.ndarray  # uint64[configs]
     config_table: np.ndarray  # int32[2^k]: hash table of configuration ids, -1 = free
-    flags: np.ndarray  # uint8[configs, 3]: ACCEPTING, EXPANDED (the row of delta is filled), ESCAPES (goes on below the known tops of stacks)
+    flags: np.ndarray  # uint8[configs, 3]: ACCEPTING; EXPANDED: delta is filled; ESCAPES: goes on below the known tops
     delta: np.ndarray  # int32[configs, classes]: next configuration, DEAD or UNKNOWN
     class_of: np.ndarray  # uint8[256]: byte -> class
-    queue: (
-        np.ndarray
-    )  # int32[work, 4]: scratch of one closure: network state, set of stacks, to be followed?, reads a byte?
+    queue: np.ndarray  # int32[work, 4]: scratch of one closure: network state, stacks, to be followed?, reads a byte?
     out_key: np.ndarray  # int64[work]: items of the closure that read a byte: state << 32 | set of stacks
     seen: np.ndarray  # int64[2^k >= 2 * work, 2]: scratch hash table of states: row of queue, closure number
     byte_edges: np.ndarray  # int32[work, 3]: leaving the configuration being expanded: label, target, set of stacks

@@ -41,7 +41,7 @@ class Rows(NamedTuple):
     table: np.ndarray  # int32[2^k]: hash table of row ids
     notes: (
         np.ndarray
-    )  # int32[states, NUM_SLICED + 1]: the one state after any character of a profile, or why there is none; RANGES
+    )  # int32[states, NUM_SLICED + 1]: the state after any character of each profile, or why none; RANGES
 
 
 class CharSteps(NamedTuple):

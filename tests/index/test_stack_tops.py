@@ -9,11 +9,40 @@ import pytest
 
 import guided
 
-TOKENS = [bytes([byte]) for byte in range(245)] + [
-    token.encode()
-    for token in '}} }, }\n )) ), )); );} ]] ]} ]}, "} "]} "}, el else se {} if( if(a) a; a;} ;}else {if(a) ((a 1) 1)) +a é é") ))*((('.split(
-        " "
-    )
+TOKENS = [bytes([byte]) for byte in range(245)]
+TOKENS += [
+    b"}}",
+    b"},",
+    b"}\n",
+    b"))",
+    b"),",
+    b"));",
+    b");}",
+    b"]]",
+    b"]}",
+    b"]},",
+    b'"}',
+    b'"]}',
+    b'"},',
+    b"el",
+    b"else",
+    b"se",
+    b"{}",
+]
+TOKENS += [
+    b"if(",
+    b"if(a)",
+    b"a;",
+    b"a;}",
+    b";}else",
+    b"{if(a)",
+    b"((a",
+    b"1)",
+    b"1))",
+    b"+a",
+    "é".encode(),
+    'é")'.encode(),
+    b"))*(((",
 ]
 VOCABULARY = guided.Vocabulary.from_tokens(TOKENS)
 
@@ -30,7 +59,11 @@ TREE = {
     "$defs": {
         "node": {
             "type": "object",
-            "properties": {"k": {"type": "string"}, "v": {"type": "array", "items": {"$ref": "#/$defs/node"}}, "n": {"$ref": "#/$defs/node"}},
+            "properties": {
+                "k": {"type": "string"},
+                "v": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+                "n": {"$ref": "#/$defs/node"},
+            },
             "required": ["k"],
         }
     },
