@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from guided.errors import InvalidConstraint
 
-FORMAT_VERSION = 2  # of the canonical text and of everything that is compiled from it
+FORMAT_VERSION = 1  # of the canonical text and of everything that is compiled from it
 
 Kind = Literal["json", "regex", "choice", "grammar"]
 WHITESPACE = ("json_dumps", "compact", "any")
