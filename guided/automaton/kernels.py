@@ -200,7 +200,7 @@ def _close(network, machine):
     if items == 0 and not accepts and not machine.counts[ESCAPED]:
         return DONE, DEAD
     _sort(machine.out_key, items)
-    config = _intern_config(machine, items, accepts, machine.counts[ESCAPED])
+    config = intern_config(machine, items, accepts, machine.counts[ESCAPED])
     return (DONE if config >= 0 else FULL), config
 
 
@@ -232,7 +232,7 @@ def _same_config(machine, config, count, accepts, escapes):
 
 
 @njit(cache=True)
-def _intern_config(machine, count, accepts, escapes):
+def intern_config(machine, count, accepts, escapes):
     """The configuration with the items out_key[:count]; -1 when there is no room."""
     digest = np.uint64(1) + np.uint64(accepts) + np.uint64(2) * np.uint64(escapes)
     for i in range(count):
@@ -370,7 +370,7 @@ def intern_tops(source, config, machine):
         machine.out_key[i] = (np.int64(source.items[begin + i, 0]) << 32) | stacks
     if not any_cut:
         return DONE, DEAD
-    found = _intern_config(machine, count, source.flags[config, ACCEPTING], 0)
+    found = intern_config(machine, count, source.flags[config, ACCEPTING], 0)
     return (DONE if found >= 0 else FULL), found
 
 

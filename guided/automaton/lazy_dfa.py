@@ -29,9 +29,10 @@ from guided.automaton.kernels import (
     UNKNOWN,
     WORK,
 )
+from guided.automaton.keep import carry_over
 from guided.automaton.network import Network
 from guided.automaton.stack_sets import FIRST_CELL, rebuild_stack_table
-from guided.errors import Unsatisfiable
+from guided.errors import LimitExceeded, Unsatisfiable
 from guided.limits import Budget
 
 _ALL_BYTES = (1 << 256) - 1
@@ -137,6 +138,24 @@ class LazyDfa:
     @property
     def memory_bytes(self) -> int:
         return sum(array.nbytes for array in self.machine) + sum(array.nbytes for array in self.network)
+
+    def forget_all_but(self, states: np.ndarray) -> np.ndarray:
+        """int64[n]: the new numbers of these states, int64[n]; all others are forgotten, but for the start, and found anew.
+
+        Raises:
+            LimitExceeded: they alone are too many; nothing is forgotten then.
+        """
+        old = self.machine
+        configs = np.concatenate([[self.start], states]).astype(np.int64)
+        kept, stack_sets = np.empty_like(configs), np.empty(int(old.counts[STACKS]), np.int64)
+        self.machine = new_machine(old.delta.shape[1])._replace(class_of=old.class_of)
+        self.machine.counts[CLASSES] = old.counts[CLASSES]
+        try:
+            self.run(lambda: carry_over(old, configs, self.machine, stack_sets, kept))
+        except LimitExceeded:
+            self.machine = old
+            raise
+        return kept[1:]
 
     # --- running kernels ----------------------------------------------------------------------------------------------
 

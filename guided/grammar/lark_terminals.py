@@ -33,12 +33,15 @@ def literal_pattern(token: Token) -> LarkPattern:
     """The pattern of a string or regex literal.
 
     Raises:
-        InvalidConstraint: an empty literal, a bad escape, a line break where none may be. Without a place.
+        InvalidConstraint: an empty literal, a bad escape, a lone surrogate, a line break where none may be. Without a place.
     """
     try:
-        return lark_loader._literal_to_pattern(token)
+        pattern = lark_loader._literal_to_pattern(token)
     except (GrammarError, UnicodeError, ValueError) as error:
         raise InvalidConstraint(f"bad literal {token.value}: {error.args[0]}") from error
+    if isinstance(pattern, PatternStr) and any("\ud800" <= character <= "\udfff" for character in pattern.value):
+        raise InvalidConstraint(f"bad literal {token.value}: a lone surrogate is no character")
+    return pattern
 
 
 def range_pattern(first: Token, last: Token) -> LarkPattern:

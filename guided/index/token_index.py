@@ -6,6 +6,8 @@ of the batch that is masked with its rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from guided.automaton.kernels import ACCEPTING, DEAD
@@ -176,6 +178,29 @@ class TokenIndex:
             table.run(lambda: drop_moves(self._dfa.machine, table.slices, table.rows, dead))
             self._moves.clear()
         return not dead[self.start]
+
+    @property
+    def is_crowded(self) -> bool:
+        """Does the index still grow and has used up half of what it may, so that `forget_all_but` is due?"""
+        limits = self._dfa.budget.limits
+        crowded = self.num_states > limits.states // 2 or self.memory_bytes > limits.memory_bytes // 2
+        return crowded and not self.is_closed
+
+    def forget_all_but(self, states: Sequence[StateId]) -> list[StateId]:
+        """Makes room: keeps these states, under the numbers that it returns, and the start. All other numbers are void.
+
+        What was forgotten is found again when it is needed, so no answer changes. Only for an index that is not closed.
+
+        Raises:
+            LimitExceeded: these states alone are too much; nothing is forgotten then.
+        """
+        assert not self.is_closed, "every state of a closed index is needed"
+        self._dfa.budget.restart()
+        kept = self._dfa.forget_all_but(np.array(states, np.int64))
+        self._table = RowTable(self._dfa, self._table.slices)
+        self._tops = None
+        self._moves.clear()
+        return kept.tolist()
 
     def min_tokens(self, state: StateId) -> int:
         """Fewest tokens from a state to an accepting one, the stop token not counted; closes the index first."""

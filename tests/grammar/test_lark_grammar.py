@@ -86,6 +86,7 @@ def test_special_token(written, name):
         ('start: a\na: a "x"\n', InvalidConstraint, "'start' matches nothing", 1, 0),
         ('start: "x"\na: a "x"\n', InvalidConstraint, "'a' matches nothing", 2, 0),
         ('start: ""\n', InvalidConstraint, "[Ee]mpty", 1, 7),
+        ('start: "\\ud800"\n', InvalidConstraint, "lone surrogate", 1, 7),
         ('start: A\nA: B\nB: A "x"\n', InvalidConstraint, "recursion in terminal", 2, 0),
         ('start: A\nA: b\nb: "x"\n', InvalidConstraint, "rules are not allowed inside terminals", 2, 3),
         ('start: "a"~3..2\n', InvalidConstraint, "bad repetition", 1, 11),

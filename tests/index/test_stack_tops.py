@@ -106,6 +106,39 @@ def test_rows_of_deep_states_are_the_slow_rows(name):
     assert index._tops is not None, "no state was deep: the test tests nothing"
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_an_index_that_forgets_says_the_same(name):
+    constraint, text = CASES[name]
+    index = guided.compile(constraint, VOCABULARY)
+    remembering = guided.compile(constraint, VOCABULARY)
+    state = aside = same = index.start
+    for place, byte in enumerate(text.encode()):
+        assert (index.mask(state) == remembering.mask(same)).all()
+        state, same = index.advance(state, byte), remembering.advance(same, byte)
+        if place % 5 == 0:
+            aside = state
+        elif place % 5 == 4:  # the states of two requests stay
+            known = index.num_states
+            state, aside = index.forget_all_but([state, aside])
+            assert index.num_states <= 3 < known
+            assert (index.mask(aside) == slow_row(index, aside)).all()
+    assert index.is_accepting(state)
+    assert index.advance(index.start, text.encode()[0]) is not None
+
+
+def test_a_crowded_index_goes_on():
+    constraint = CASES["statements"][0]
+    index = guided.compile(constraint, VOCABULARY, guided.Limits(states=120))
+    state, times = index.start, 0
+    for character in "{" + "".join("{" * depth + "a;" + "}" * depth for depth in range(1, 40)) + "}":
+        index.mask(state)
+        state = index.advance(state, ord(character))
+        if index.is_crowded:
+            (state,) = index.forget_all_but([state])
+            times += 1
+    assert times > 3 and index.is_accepting(state) and index.num_states <= 120
+
+
 def test_nested_positions_share_what_their_tops_settle():
     index = guided.compile(CASES["statements"][0], VOCABULARY)
     state = index.start
