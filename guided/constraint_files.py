@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -37,8 +38,7 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
     """The given files, and those in the given folders that are constraints by their names, each once.
 
     Raises:
-        OSError: a path is not there.
-        ValueError: a file that was given has the name of no constraint.
+        OSError: a path is not there, or a file that was given is no constraint by its name.
     """
     found: dict[Path, None] = {}
     for path in paths:
@@ -47,7 +47,8 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
             inside = (p for p in sorted(path.rglob("*")) if p.name.endswith(SUFFIXES) and p.is_file())
             found |= dict.fromkeys(p for p in inside if not any(part.startswith("..") for part in p.parts))
         elif not path.name.endswith(SUFFIXES):
-            raise ValueError(f"{path} is no constraint by its name: there are {', '.join('*' + s for s in SUFFIXES)}")
+            kinds = ", ".join("*" + suffix for suffix in SUFFIXES)
+            raise OSError(errno.EINVAL, f"no constraint by its name (there are {kinds})", str(path))
         else:
             path.stat()
             found[path] = None

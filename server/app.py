@@ -13,10 +13,13 @@ from vllm.entrypoints.serve.exception_handling.register import init_exception_ha
 from vllm.entrypoints.serve.middleware.register import init_entrypoints_middleware
 from vllm.entrypoints.serve.sagemaker.api_router import sagemaker_standards_bootstrap
 from vllm.plugins.endpoint_plugins.interface import attach_endpoint_plugins
+from vllm.v1.metrics.prometheus import get_prometheus_registry
 
+from server.compile_metrics import CompileMetrics
 from server.compile_service import CompileService
 from server.constraint_middleware import ConstraintMiddleware
 from server.errors import RequestRefused, refusal
+from server.routes import guided
 
 
 async def create_app(args: Namespace, engine: EngineClient, compile_service: CompileService) -> FastAPI:
@@ -28,6 +31,7 @@ async def create_app(args: Namespace, engine: EngineClient, compile_service: Com
     # The first one added is the innermost: inside vLLM's authentication, and inside its count of requests, so that refusals count.
     app.add_middleware(ConstraintMiddleware, compile_service=compile_service)
     register_api_routers(args, app, tasks, engine.model_config)
+    app.include_router(guided.router)
     attach_endpoint_plugins(app, tasks)
     init_exception_handler(app)
     app.exception_handler(RequestRefused)(refusal)
@@ -35,4 +39,5 @@ async def create_app(args: Namespace, engine: EngineClient, compile_service: Com
     app = sagemaker_standards_bootstrap(app)
     await init_app_state(engine, app.state, args, tasks)
     app.state.compile_service = compile_service
+    get_prometheus_registry().register(CompileMetrics(compile_service))
     return app

@@ -31,6 +31,7 @@ _CLOSE_SECONDS = 4.0  # CPU time to close an index with nobody waiting; nearly a
 _CLOSING_AT_ONCE = 64  # indexes that wait for it
 _WARMED = 256  # constraints that are in memory again after a restart
 _USAGE_SECONDS = 30.0
+_STAGES = 1024
 _TRIED = 10_000  # indexes that are known not to close; then they are tried again
 _GROWING_BYTES = 4096  # what this process keeps of an index that still grows
 
@@ -100,6 +101,7 @@ class CompileService:
         self._close_seconds = close_seconds
         self._flights: dict[str, _Flight] = {}
         self.refusals = Refusals()
+        self._stages: Memory[dict[str, float]] = Memory(_STAGES)  # of the last compilations, wall seconds
         self._closing: dict[str, asyncio.Task[None]] = {}
         self._tried: set[str] = set()  # digests of indexes that were to be closed with nobody waiting
         self._usage = Usage(disk.home / "usage.json")
@@ -165,6 +167,7 @@ class CompileService:
         outcome = await self._compile_somewhere(constraint, caller)
         self.tally.found[outcome["tier"]] += 1
         self.tally.seconds += sum(outcome["stages"].values())
+        self._stages.put(constraint.digest, outcome["stages"], 1)
         stored = await asyncio.to_thread(self.disk.load, constraint.digest) if outcome["closed"] else None
         if not outcome["closed"]:
             self._close_later(constraint)
@@ -280,10 +283,12 @@ class CompileService:
 
     async def describe(self, constraint: Constraint, caller: str = NOBODY) -> dict[str, Any]:
         """Compiles a constraint and says what there is to know of it. Raises what `compile` does."""
-        compiled = await self.compile(constraint, caller)
+        await self.compile(constraint, caller)
         outcome = await self.pool.run(self._job("compile", constraint), Priority.LONG, caller)
         facts = await self.pool.run(self._job("describe", constraint), Priority.LONG, caller)
-        return {"digest": constraint.digest, "closed": compiled.index is not None, **outcome, **facts}
+        sizes = {name: outcome[name] for name in ("closed", "states", "rows", "bytes")}
+        seconds = self._stages.get(constraint.digest) or outcome["stages"]
+        return {"digest": constraint.digest, **sizes, **facts, "seconds": seconds}
 
     async def flush(self) -> dict[str, int]:
         """Forgets every index, in all tiers; how many each had."""

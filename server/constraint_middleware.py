@@ -11,15 +11,24 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from guided.constraint import Constraint
 from guided.errors import ConstraintError
 from guided.workers import Overloaded
 from server.callers import ClientLeft, caller_of, overloaded, while_connected
 from server.compile_service import CompileService
 from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused, from_constraint_error
-from server.guided_fields import read_constraint, refuse_any_constraint, refuse_text_stop_ids, without_constraint
+from server.guided_fields import (
+    REFERENCE,
+    read_constraint,
+    read_reference,
+    refuse_any_constraint,
+    refuse_text_stop_ids,
+    without_constraint,
+)
 
 ENFORCING_PATHS = ("/v1/chat/completions", "/v1/completions")
+OWN_PATHS = "/v1/guided/"  # routes that read constraints themselves
 
 
 class ConstraintMiddleware:
@@ -58,10 +67,12 @@ class ConstraintMiddleware:
         body = _parse(raw)
         if body is None:
             return None, None  # the routes themselves say what is wrong with it
+        if path.startswith(OWN_PATHS):
+            return None, None
         if path not in ENFORCING_PATHS:
             refuse_any_constraint(body, path)
             return None, None
-        wanted = read_constraint(body)
+        wanted = read_constraint(body, await resolve_reference(body, self.compile_service))
         _refuse_lone_surrogates(body, raw)
         rest = without_constraint(body)
         forwarded = json.dumps(rest).encode() if len(rest) < len(body) else None
@@ -76,6 +87,25 @@ class ConstraintMiddleware:
         except Overloaded as error:
             raise overloaded(error) from error
         return Pending(compiled, wanted.field, wanted.options, fewest), forwarded
+
+
+async def resolve_reference(body: dict[str, Any], compile_service: CompileService) -> Constraint | None:
+    """The constraint that the body's `guided_ref` stands for; None where it has none.
+
+    Raises:
+        RequestRefused: nobody knows it (any more).
+    """
+    digest = read_reference(body)
+    if digest is None:
+        return None
+    try:
+        constraint = await compile_service.find(digest)
+    except Overloaded as error:
+        raise overloaded(error) from error
+    if constraint is None:
+        message = f"{REFERENCE}: this server has no constraint {digest[:80]!r} (any more); send the constraint itself"
+        raise RequestRefused(message, "unknown_reference", REFERENCE)
+    return constraint
 
 
 async def _read(receive: Receive) -> tuple[list[Message], bytes]:

@@ -19,8 +19,9 @@ from server.request_options import DEFAULTS, RequestOptions, read_options
 
 Body = Mapping[str, Any]
 
+REFERENCE = "guided_ref"  # a constraint that was compiled before, by its digest
 BACKEND = "guided"  # the one value of guided_decoding_backend: this server's own
-MODIFIERS = ("guided_whitespace_pattern", "guided_decoding_backend", "guided_options")
+OTHER_FIELDS = (REFERENCE, "guided_whitespace_pattern", "guided_decoding_backend", "guided_options")
 JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order")
 SWITCHES = ("json_object", "disable_any_whitespace", "disable_additional_properties")  # of structured_outputs
 JSON_OBJECT = {"type": "object"}  # what response_format json_object promises
@@ -44,14 +45,27 @@ class Wanted:
     options: RequestOptions = DEFAULTS
 
 
-def read_constraint(body: Body) -> Wanted | None:
+def read_reference(body: Body) -> str | None:
+    """The digest in `guided_ref`, which stands for the constraint that has it; None where the request has none."""
+    digest = body.get(REFERENCE)
+    if digest is not None and not isinstance(digest, str):
+        raise _invalid(REFERENCE, f"must be a digest, not {type(digest).__name__}")
+    return digest
+
+
+def read_constraint(body: Body, referred: Constraint | None = None) -> Wanted | None:
     """The constraint of a chat or text completion request.
+
+    Args:
+        referred: what `guided_ref` stands for.
 
     Raises:
         RequestRefused: more than one constraint, an unknown or malformed field, or something that is not enforced.
     """
     _refuse_unknown_fields(body)
     wanted = [*_guided(body), *_structured_outputs(body), *_response_format(body)]
+    if referred is not None:
+        wanted.append(Wanted(REFERENCE, referred))
     _refuse_enforced_tools(body)
     if not wanted:
         if body.get("guided_options"):
@@ -248,8 +262,8 @@ def _option_values(body: Body) -> dict[str, Any]:
 
 def _refuse_unknown_fields(body: Body) -> None:
     for name, value in body.items():
-        if _looks_guided(name) and name not in GUIDED_FIELDS and name not in MODIFIERS:
-            raise _invalid(name, f"is unknown; there are {', '.join([*GUIDED_FIELDS, *MODIFIERS])}")
+        if _looks_guided(name) and name not in GUIDED_FIELDS and name not in OTHER_FIELDS:
+            raise _invalid(name, f"is unknown; there are {', '.join([*GUIDED_FIELDS, *OTHER_FIELDS])}")
         if name == "guided_decoding_backend" and value not in (None, BACKEND):
             raise _not_enforced(
                 name, f"guided_decoding_backend {value!r} is not available; leave it out, or say {BACKEND!r}"

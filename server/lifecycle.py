@@ -20,6 +20,7 @@ from vllm.usage.usage_lib import UsageContext
 import guided
 from guided.cache import Disk, default_folder
 from guided.compiler import writable_network
+from guided.constraint_files import find_files
 from guided.vllm_adapters.select import processor_name
 from guided.workers import Pool
 from server.app import create_app
@@ -45,8 +46,9 @@ async def serve(settings: Settings, args: Namespace, progress: Progress) -> None
     """Runs until SIGINT or SIGTERM.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is taken, or a file that is to be warmed is not there.
     """
+    to_warm = find_files(settings.warm_paths)
     address, listener = setup_server(args, reuse_port=False)  # before the long start: a taken port is known at once
     progress.say(f"starting the engine with {args.model}")
     engine_args, config = engine_config(args)
@@ -61,7 +63,7 @@ async def serve(settings: Settings, args: Namespace, progress: Progress) -> None
         progress.say(f"the engine is up, vocabulary of {compile_service.vocabulary.size:,} tokens")
         try:
             await compile_service.start()
-            await warm(compile_service, settings.warm_paths, progress)
+            await warm(compile_service, to_warm, progress)
             http_shutdown = await accept_requests(args, address, listener, engine, compile_service, progress)
         finally:
             await compile_service.close()

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Protocol
 
-from guided.constraint_files import find_files, read_file
+from guided.constraint_files import read_file
 from guided.errors import ConstraintError
 from guided.workers import Overloaded
 from server.compile_service import CompileService
@@ -19,15 +19,8 @@ class Says(Protocol):
     def say(self, message: str) -> None: ...
 
 
-async def warm(service: CompileService, paths: list[Path], progress: Says) -> None:
-    """Compiles and closes what can be closed. A constraint that is refused is named; the server starts all the same.
-
-    Raises:
-        OSError, ValueError: a path that was asked for is not there, or is no constraint by its name.
-    """
-    if not paths:
-        return
-    files = find_files(paths)
+async def warm(service: CompileService, files: list[Path], progress: Says) -> None:
+    """Compiles and closes what can be closed. A constraint that is refused is named; the server starts all the same."""
     places = asyncio.Semaphore(_AT_ONCE)
     done = 0
 

@@ -45,6 +45,7 @@ class Disk:
     Attributes:
         evictions: files that this process removed to make room.
         home: the folder of this vocabulary and release.
+        oldest_seconds: since the use of the file not used longest, when the folder was last looked through.
         used_bytes: of the whole folder, when it was last looked through; None before.
     """
 
@@ -55,6 +56,7 @@ class Disk:
         self.capacity_bytes = capacity_bytes
         self.evictions = 0
         self.used_bytes: int | None = None
+        self.oldest_seconds: float | None = None
         self.home = folder / generation(vocabulary)
         self._vocabulary = vocabulary
         self._rebuild = rebuild
@@ -177,6 +179,7 @@ class Disk:
             with contextlib.suppress(OSError):
                 status = path.stat()
                 files.append((status.st_mtime, 512 * status.st_blocks, path))
+        self.oldest_seconds = time.time() - min((modified for modified, _, _ in files), default=time.time())
         used = sum(size for _, size, _ in files)
         margin = self.capacity_bytes // _SCANS_PER_CAPACITY
         if used > self.capacity_bytes - margin:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
+
+
+@dataclass(slots=True)
+class _Entry(Generic[Value]):
+    value: Value
+    nbytes: int
+    used: float  # time.monotonic()
 
 
 @dataclass(slots=True)
@@ -24,7 +32,7 @@ class Memory(Generic[Value]):
     hits: int = 0
     misses: int = 0
     evictions: int = 0
-    _kept: OrderedDict[str, tuple[Value, int]] = field(default_factory=OrderedDict)  # least recently used first
+    _kept: OrderedDict[str, _Entry[Value]] = field(default_factory=OrderedDict)  # least recently used first
 
     def get(self, name: str) -> Value | None:
         found = self._kept.get(name)
@@ -33,7 +41,8 @@ class Memory(Generic[Value]):
             return None
         self.hits += 1
         self._kept.move_to_end(name)
-        return found[0]
+        found.used = time.monotonic()
+        return found.value
 
     def put(self, name: str, value: Value, nbytes: int) -> None:
         """Keeps a value, in place of the one that had the name."""
@@ -41,13 +50,14 @@ class Memory(Generic[Value]):
         while self._kept and self.used_bytes + nbytes > self.capacity_bytes:
             self.drop(next(iter(self._kept)))
             self.evictions += 1
-        self._kept[name] = (value, nbytes)
+        self._kept[name] = _Entry(value, nbytes, time.monotonic())
         self.used_bytes += nbytes
 
     def drop(self, name: str) -> None:
         """Forgets a value; nothing happens where there is none."""
-        _, nbytes = self._kept.pop(name, (None, 0))
-        self.used_bytes -= nbytes
+        entry = self._kept.pop(name, None)
+        if entry is not None:
+            self.used_bytes -= entry.nbytes
 
     def flush(self) -> int:
         """Forgets all; how many there were."""
@@ -55,6 +65,12 @@ class Memory(Generic[Value]):
         self._kept.clear()
         self.used_bytes = 0
         return count
+
+    @property
+    def oldest_seconds(self) -> float:
+        """Since the value was used that was not used for the longest time; 0 where there is none."""
+        oldest = next(iter(self._kept.values()), None)
+        return 0.0 if oldest is None else time.monotonic() - oldest.used
 
     def __len__(self) -> int:
         return len(self._kept)

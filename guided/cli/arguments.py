@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from guided.constraint import ADDITIONAL_PROPERTIES, GRAMMAR_SYNTAX, PROPERTY_ORDER, WHITESPACE, Constraint
-from guided.constraint_files import choices_of
+from guided.constraint_files import SUFFIXES, choices_of
 from guided.limits import Limits
 
 _SCHEMA_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order")
@@ -32,7 +32,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         add(command)
         if name == "lint":
             _add_schema_options(command.add_argument_group("options of the constraint"))
-        else:
+        elif name != "warm":
             _add_constraint(command)
         _add_limits(command)
         command.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -82,7 +82,23 @@ def _plot(command: argparse.ArgumentParser) -> None:
     command.add_argument("--title", help="the heading (default: the constraint itself)")
 
 
-_COMMANDS = {"compile": _compile, "check": _check, "explain": _explain, "lint": _lint, "plot": _plot}
+def _warm(command: argparse.ArgumentParser) -> None:
+    """Compile files of constraints into the cache of a server, before it starts or while it runs."""
+    command.add_argument(
+        "paths", nargs="+", type=Path, metavar="DIR|FILE", help=f"{', '.join('*' + suffix for suffix in SUFFIXES)}"
+    )
+    command.add_argument("--folder", type=Path, help="of the cache (default: $GUIDED_CACHE_DIR/indexes)")
+    _add_tokenizer(command)
+
+
+_COMMANDS = {
+    "compile": _compile,
+    "check": _check,
+    "explain": _explain,
+    "lint": _lint,
+    "plot": _plot,
+    "warm": _warm,
+}
 
 
 # --- what they share --------------------------------------------------------------------------------------------------

@@ -62,11 +62,11 @@ class Jobs:
             message = "the constraint is too complex: it needs more memory than a compilation may take"
             yield {"refused": from_error(LimitExceeded(message, limit="memory_bytes"))}
 
-    def disk_use(self) -> dict[str, int | None]:
+    def disk_use(self) -> dict[str, float | None]:
         """Of the disk tier; evictions since the last call."""
         disk = self._store.disk
         evictions, disk.evictions = disk.evictions, 0
-        return {"used_bytes": disk.used_bytes, "evictions": evictions}
+        return {"used_bytes": disk.used_bytes, "oldest_seconds": disk.oldest_seconds, "evictions": evictions}
 
     # --- compile ------------------------------------------------------------------------------------------------------
 

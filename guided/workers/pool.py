@@ -20,7 +20,7 @@ from guided.limits import Limits
 from guided.vocabulary import Vocabulary
 from guided.workers.messages import Message, to_error
 from guided.workers.processes import NurseryProcess, WorkerProcess
-from guided.workers.queue import Priority, Queue, Ticket
+from guided.workers.queue import Overloaded, Priority, Queue, Ticket
 
 _SHORT = (Priority.CHECK, Priority.QUICK)
 _ANY = (Priority.LONG, Priority.CHECK, Priority.QUICK, Priority.BACKGROUND)
@@ -69,13 +69,16 @@ class Pool:
 
     Attributes:
         deaths: workers that died or were killed.
-        disk: what a worker last said of the disk tier: {"used_bytes": ... or None, "evictions": since the start}.
+        overloads: jobs that were refused since too many wait.
+        busy: workers with a job.
+        disk: what a worker last said of the disk tier: "used_bytes", "oldest_seconds" (None: not known), and "evictions" since the start.
     """
 
     def __init__(self, vocabulary: Vocabulary, options: PoolOptions) -> None:
         self.options = options
         self.deaths = 0
-        self.disk: dict[str, Any] = {"used_bytes": None, "evictions": 0}
+        self.overloads = 0
+        self.disk: dict[str, Any] = {"used_bytes": None, "oldest_seconds": None, "evictions": 0}
         self.busy = 0
         self._vocabulary = vocabulary
         self._queue = Queue(options.queued, options.workers, options.patience_seconds)
@@ -99,7 +102,11 @@ class Pool:
             Overloaded: too many jobs wait already, or it waited too long.
         """
         outcome: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._queue.put(Ticket(job, priority, caller, outcome))
+        try:
+            self._queue.put(Ticket(job, priority, caller, outcome))
+        except Overloaded:
+            self.overloads += 1
+            raise
         found = await outcome  # who is cancelled here cancels the future, and so the job
         if "refused" in found:
             raise to_error(found["refused"])
@@ -180,8 +187,9 @@ class Pool:
         if last is None:
             self.deaths += 1
             return False
-        self.disk["used_bytes"] = last["disk"]["used_bytes"] or self.disk["used_bytes"]
-        self.disk["evictions"] += last["disk"]["evictions"]
+        evictions = last["disk"].pop("evictions")
+        self.disk |= {name: value for name, value in last["disk"].items() if value is not None}
+        self.disk["evictions"] += evictions
         return last["idle"]
 
     def _overrun(self, ticket: Ticket) -> None:

@@ -34,6 +34,9 @@ class FakeCompileService:
     def is_text(self, token_id: int) -> bool:
         return token_id >= 32
 
+    async def find(self, digest: str) -> Constraint | None:
+        return next((one for one in self.compiled if one.digest == digest), None)
+
     async def compile(self, constraint: Constraint, caller: str = "") -> Compiled:
         if self.error is not None:
             raise self.error

@@ -10,8 +10,11 @@ import pytest
 
 from guided.constraint import Constraint
 from guided.errors import InvalidConstraint
+from guided.workers import Overloaded
+from server.callers import caller_of
 from server.constraint_middleware import ConstraintMiddleware
 from server.engine import pending_constraint
+from server.errors import RequestRefused
 from tests.server.fakes import FakeCompileService
 
 CHAT = "/v1/chat/completions"
@@ -210,3 +213,103 @@ def test_a_route_that_fails_before_it_generates_may_say_so():
 def test_other_methods_pass():
     route = Route()
     assert call(ConstraintMiddleware(route, FakeCompileService()), "/health", b"", method="GET")[0] == 200
+
+
+# --- waiting --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_queue_is_a_429_that_says_when():
+    route = Route()
+    app = ConstraintMiddleware(route, FakeCompileService(Overloaded("too many constraints are waiting", 7)))
+    status, answer = call(app, CHAT, {"guided_choice": ["ok"]})
+    assert (status, answer["error"]["code"], answer["error"]["type"]) == (429, "overloaded", "rate_limit_error")
+    assert "7 s" in answer["error"]["message"]
+    assert route.pending == "not called"
+
+
+def test_retry_after_is_a_header():
+    response = RequestRefused("busy", "overloaded", status=429, retry_seconds=7).response()
+    assert response.headers["retry-after"] == "7"
+
+
+class Endless(FakeCompileService):
+    """Compiles until it is cancelled."""
+
+    cancelled = False
+
+    async def compile(self, constraint, caller=""):
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+
+
+def test_a_client_that_leaves_ends_its_compilation():
+    route, service = Route(), Endless()
+    body = json.dumps({"guided_choice": ["ok"]}).encode()
+    incoming = [{"type": "http.request", "body": body, "more_body": False}, {"type": "http.disconnect"}]
+    sent: list[dict] = []
+
+    async def receive():
+        return incoming.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": CHAT, "headers": []}
+    asyncio.run(ConstraintMiddleware(route, service)(scope, receive, send))
+    assert service.cancelled and sent == [] and route.pending == "not called"
+
+
+@pytest.mark.parametrize(
+    ("scope", "same"),
+    [
+        ({"headers": [(b"authorization", b"Bearer one")], "client": ("1.2.3.4", 5)}, "key"),
+        ({"headers": [], "client": ("1.2.3.4", 5)}, "1.2.3.4"),
+        ({"headers": []}, ""),
+    ],
+)
+def test_callers(scope, same):
+    caller = caller_of(scope)
+    assert caller == caller_of(scope)
+    assert (caller == same) or (same == "key" and "one" not in caller and len(caller) == 64)
+
+
+# --- references -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_digest_stands_for_its_constraint():
+    route, service = Route(), FakeCompileService()
+    app = ConstraintMiddleware(route, service)
+    call(app, CHAT, {"guided_choice": ["ok"]})
+    status, _ = call(app, CHAT, {"guided_ref": Constraint.choice(["ok"]).digest, "seed": 1})
+    assert status == 200
+    assert route.pending.compiled.constraint == Constraint.choice(["ok"])
+    assert json.loads(route.body) == {"seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"guided_ref": "0" * 64}, "unknown_reference"),
+        ({"guided_ref": "../../x"}, "unknown_reference"),
+        ({"guided_ref": 7}, "invalid_constraint"),
+        ({"guided_ref": Constraint.choice(["ok"]).digest, "guided_regex": "a"}, "conflicting_constraints"),
+        ({"guided_ref": Constraint.choice(["ok"]).digest, "stop": ["x"]}, "not_enforced"),
+    ],
+)
+def test_references_that_are_refused(body, code):
+    route, service = Route(), FakeCompileService()
+    app = ConstraintMiddleware(route, service)
+    call(app, CHAT, {"guided_choice": ["ok"]})
+    route.pending = "not called"
+    status, answer = call(app, CHAT, body)
+    assert (status, answer["error"]["code"], route.pending) == (400, code, "not called")
+
+
+def test_our_own_routes_read_their_constraints_themselves():
+    route = Route()
+    raw = json.dumps({"guided_choice": ["ok"]}).encode()
+    status, _ = call(ConstraintMiddleware(route, FakeCompileService()), "/v1/guided/compile", raw)
+    assert (status, route.body, route.pending) == (200, raw, None)

@@ -1,0 +1,1 @@
+"""Routes that vLLM does not have, one noun a file."""

@@ -1,0 +1,94 @@
+"""The routes for constraints without prompts, and the metrics, on a real compile service."""
+
+from __future__ import annotations
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry, generate_latest
+
+from guided.cache import Disk
+from guided.compiler import writable_network
+from guided.constraint import Constraint
+from guided.limits import Limits
+from guided.workers import Pool, PoolOptions
+from server.compile_metrics import CompileMetrics
+from server.compile_service import CompileService
+from server.constraint_middleware import ConstraintMiddleware
+from server.routes import guided
+from tests.index.test_token_index import VOCABULARY
+
+COMPILE, FLUSH = "/v1/guided/compile", "/v1/guided/cache/flush"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("indexes")
+    pool = Pool(VOCABULARY, PoolOptions(folder, limits=Limits(seconds=2.0, states=5_000), nice=0))
+    disk = Disk(folder, VOCABULARY, rebuild=lambda c: writable_network(c, VOCABULARY))
+    service = CompileService(VOCABULARY, pool, disk, memory_bytes=64 << 20)
+    app = FastAPI(on_startup=[service.start], on_shutdown=[service.close])
+    app.state.compile_service = service
+    app.include_router(guided.router)
+    app.add_middleware(ConstraintMiddleware, compile_service=service)
+    with TestClient(app) as client:
+        client.service = service
+        yield client
+
+
+def test_compile(client):
+    answer = client.post(COMPILE, json={"guided_regex": "[ab]{2,4}"})
+    assert answer.status_code == 200
+    found = answer.json()
+    assert found["digest"] == Constraint.regex("[ab]{2,4}").digest
+    assert found["closed"] is True and found["states"] > 3 and found["bytes"] > 0
+    assert (found["fewest_tokens"], found["most_tokens"]) == (1, 4)
+    assert found["fewest_tokens"] <= found["typical_tokens"] <= found["most_tokens"] < found["max_tokens"] + 1
+    assert {"network", "first row", "closing"} <= set(found["seconds"])
+
+
+def test_every_spelling(client):
+    schema = {"properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    spellings = [
+        {"guided_json": schema},
+        {"structured_outputs": {"json": schema}},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}},
+    ]
+    digests = {client.post(COMPILE, json=body).json()["digest"] for body in spellings}
+    assert digests == {Constraint.json_schema(schema).digest}
+    assert client.post(COMPILE, json={"guided_ref": digests.pop()}).json()["warnings"] is not None
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (b"{", None),
+        (b"[]", None),
+        (b'{"model": "x"}', None),
+        (b'{"guided_regex": "a(b"}', "guided_regex:2"),
+        (b'{"guided_regxe": "a"}', "guided_regxe"),
+    ],
+)
+def test_refusals(client, body, param):
+    answer = client.post(COMPILE, content=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+def test_flush_and_metrics(client):
+    registry = CollectorRegistry()
+    registry.register(CompileMetrics(client.service))
+
+    def metric(name: str) -> float:
+        text = generate_latest(registry).decode()
+        return next(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
+
+    client.post(COMPILE, json={"guided_choice": ["metric"]})
+    before, hits = metric("guided_compilations_total"), metric('guided_cache_hits_total{tier="memory"}')
+    client.post(COMPILE, json={"guided_choice": ["metric"]})
+    assert metric('guided_cache_hits_total{tier="memory"}') > hits
+    assert metric("guided_cache_entries") >= 1 and metric('guided_cache_bytes{tier="memory"}') > 0
+    removed = client.post(FLUSH).json()["removed"]
+    assert removed["memory"] >= 1 and removed["disk"] >= 1
+    assert metric("guided_cache_entries") == 0
+    client.post(COMPILE, json={"guided_choice": ["metric"]})
+    assert metric("guided_compilations_total") == before + 1
