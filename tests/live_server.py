@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +29,14 @@ class LiveServer:
         url: without a trailing slash, such as http://127.0.0.1:8000.
         model: the name to put into requests.
         seconds_to_ready: from the start of the process to its "ready" line; 0.0 for a server that was already running.
-        log: what the process wrote, or None for a server that was already running.
+        log, process: what the process wrote, and the process; None for a server that was already running.
     """
 
     url: str
     model: str
     seconds_to_ready: float = 0.0
     log: Path | None = None
+    process: subprocess.Popen[bytes] | None = None
 
     @property
     def client(self) -> OpenAI:
@@ -52,16 +53,24 @@ class LiveServer:
 
     @classmethod
     @contextmanager
-    def started(cls, model_folder: Path, log: Path, flags: Sequence[str] = ()) -> Iterator[LiveServer]:
-        """Starts `python -m server.cli`, waits until it says that it is ready, and stops it in the end."""
+    def started(
+        cls, model_folder: Path, log: Path, flags: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> Iterator[LiveServer]:
+        """Starts `python -m server.cli`, waits until it says that it is ready, and stops it in the end.
+
+        Args:
+            environment: variables beside those of this process.
+        """
         port = free_port()
         command = [sys.executable, "-m", "server.cli", "--model", str(model_folder), "--port", str(port), *flags]
         begin = time.monotonic()
         with log.open("wb") as out:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, env=os.environ)
+            process = subprocess.Popen(
+                command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
+            )
         try:
             wait_until_ready(process, log)
-            yield cls(f"http://127.0.0.1:{port}", model_folder.name, time.monotonic() - begin, log)
+            yield cls(f"http://127.0.0.1:{port}", model_folder.name, time.monotonic() - begin, log, process)
         finally:
             stop(process)
 

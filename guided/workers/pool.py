@@ -80,6 +80,8 @@ class Pool:
         self.overloads = 0
         self.disk: dict[str, Any] = {"used_bytes": None, "oldest_seconds": None, "evictions": 0}
         self.busy = 0
+        self._idle_for_any = 0  # workers that could take any job
+        self._background: set[Ticket] = set()  # those being worked on
         self._vocabulary = vocabulary
         self._queue = Queue(options.queued, options.workers, options.patience_seconds)
         self._nursery: NurseryProcess | None = None
@@ -107,6 +109,8 @@ class Pool:
         except Overloaded:
             self.overloads += 1
             raise
+        if priority is Priority.LONG:
+            self._make_way()
         found = await outcome  # who is cancelled here cancels the future, and so the job
         if "refused" in found:
             raise to_error(found["refused"])
@@ -130,16 +134,17 @@ class Pool:
         try:
             while True:
                 worker = worker or await self._hire()
-                ticket = await self._queue.get(priorities)
+                takes_any = priorities is _ANY
+                self._idle_for_any += takes_any
+                try:
+                    ticket = await self._queue.get(priorities)
+                finally:
+                    self._idle_for_any -= takes_any
                 if worker.is_gone:
                     worker.kill()
                     worker = await self._hire()
                 begin = time.monotonic()
-                self.busy += 1
-                try:
-                    stays = await self._work(worker, ticket)
-                finally:
-                    self.busy -= 1
+                stays = await self._counted(worker, ticket)
                 self._queue.took(time.monotonic() - begin)
                 if not stays:
                     worker.kill()
@@ -156,6 +161,16 @@ class Pool:
                 return await self._nursery.fork()
             except OSError:
                 await asyncio.sleep(1.0)
+
+    async def _counted(self, worker: WorkerProcess, ticket: Ticket) -> bool:
+        self.busy += 1
+        if ticket.priority is Priority.BACKGROUND:
+            self._background.add(ticket)
+        try:
+            return await self._work(worker, ticket)
+        finally:
+            self.busy -= 1
+            self._background.discard(ticket)
 
     async def _work(self, worker: WorkerProcess, ticket: Ticket) -> bool:
         """Has a job done; may the worker stay?"""
@@ -191,6 +206,14 @@ class Pool:
         self.disk |= {name: value for name, value in last["disk"].items() if value is not None}
         self.disk["evictions"] += evictions
         return last["idle"]
+
+    def _make_way(self) -> None:
+        """Ends a job that nobody waits for, where otherwise one that somebody waits for would wait for it."""
+        if self._background and not self._idle_for_any:
+            retry = self._queue.retry_seconds
+            outcome = self._background.pop().outcome
+            if not outcome.done():
+                outcome.set_exception(Overloaded("it made way for a job that somebody waits for", retry))
 
     def _overrun(self, ticket: Ticket) -> None:
         self.deaths += 1

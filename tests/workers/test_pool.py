@@ -14,7 +14,7 @@ import pytest
 from guided.cache import Disk
 from guided.constraint import Constraint
 from guided.errors import InvalidConstraint, LimitExceeded, UnsupportedKeyword
-from guided.workers import Priority
+from guided.workers import Overloaded, Priority
 from tests.index.test_token_index import VOCABULARY
 from tests.workers.live_pool import LivePool, job
 
@@ -135,6 +135,21 @@ def test_short_jobs_do_not_wait_for_long_ones(live):
         return first
 
     assert live.wait(both())
+
+
+def test_what_nobody_waits_for_makes_way(live):
+    async def both() -> None:
+        background = asyncio.create_task(
+            live.pool.run(
+                job(EXPLOSION, "close", closing_seconds=60.0, seconds=60.0, wall_seconds=90.0), Priority.BACKGROUND
+            )
+        )
+        await asyncio.sleep(0.5)
+        await live.pool.run(job(Constraint.regex("somebody waits")), Priority.LONG)
+        with pytest.raises(Overloaded, match="made way"):
+            await background
+
+    live.wait(both())
 
 
 # --- answers of growing indexes -------------------------------------------------------------------------------------------

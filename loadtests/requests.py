@@ -1,0 +1,94 @@
+"""In: a live server; out: what a request took, token by token, and what its metrics say. Judges nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from tests.live_server import LiveServer
+
+PROMPT = "Describe the harbour of Oslo."
+
+
+@dataclass(slots=True)
+class Streamed:
+    """A streamed answer.
+
+    Attributes:
+        status: HTTP status; 0 where the connection broke.
+        first_ms: from sending the request to its first piece of text; None where there was none.
+        gaps_ms: between the pieces.
+        finished: it said why it ended.
+    """
+
+    status: int = 0
+    first_ms: float | None = None
+    gaps_ms: list[float] = field(default_factory=list)
+    text: str = ""
+    finished: bool = False
+    error: Any = None
+
+
+async def stream(client: httpx.AsyncClient, server: LiveServer, **body: Any) -> Streamed:
+    """One text completion, streamed."""
+    found = Streamed()
+    request = {"model": server.model, "prompt": PROMPT, "stream": True, **body}
+    last = time.perf_counter()
+    try:
+        async with client.stream("POST", f"{server.url}/v1/completions", json=request) as response:
+            found.status = response.status_code
+            if response.status_code != 200:
+                found.error = json.loads(await response.aread())
+                return found
+            async for line in response.aiter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                now = time.perf_counter()
+                data = json.loads(line[6:])
+                if "error" in data:
+                    found.error = data["error"]
+                    return found
+                choice = data["choices"][0]
+                found.finished = found.finished or choice["finish_reason"] is not None
+                found.text += choice["text"]
+                if found.first_ms is None:
+                    found.first_ms = 1000 * (now - last)
+                else:
+                    found.gaps_ms.append(1000 * (now - last))
+                last = now
+    except (httpx.HTTPError, OSError) as error:
+        found.error = repr(error)
+    return found
+
+
+def metric(server: LiveServer, name: str) -> float:
+    """The sum of a metric's samples, such as `guided_compilations_total` or `guided_cache_bytes{tier="disk"}`."""
+    text = httpx.get(f"{server.url}/metrics", timeout=30).text
+    values = re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", text, re.M)
+    return sum(map(float, values))
+
+
+def resident_bytes(server: LiveServer) -> int:
+    """Memory of the server's process and of those that compile for it; pages that they share are counted for each."""
+    assert server.process is not None
+    gateway = psutil.Process(server.process.pid)
+    compiling = [p for p in gateway.children() if "guided.workers.nursery" in " ".join(p.cmdline())]
+    own = [gateway, *compiling, *(worker for nursery in compiling for worker in nursery.children())]
+    return sum(process.memory_info().rss for process in own)
+
+
+def schemas() -> list[dict[str, Any]]:
+    """Real schemas, the larger ones first."""
+    import gzip
+
+    path = Path(__file__).resolve().parent.parent.parent / "shared" / "maskbench-sample.jsonl.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        found = [json.loads(line)["schema"] for line in file]
+    return sorted(found, key=lambda schema: -len(json.dumps(schema)))
