@@ -26,7 +26,8 @@ MEMORY, DISK = "memory", "disk"
 NOBODY = ""  # the caller of work that no request asked for
 
 _QUICK_SECONDS = 0.25  # CPU time of a constraint's first attempt, which may not hold up others for longer
-_QUICK_WALL_SECONDS = 2.0
+_QUICK_WALL_SECONDS = 5.0
+_CLOSE_IN_A_QUEUE = 0.01  # CPU time that a request waits for its index to close where others wait behind it
 _CLOSE_SECONDS = 4.0  # CPU time to close an index with nobody waiting; nearly all that ever close do so in less
 _CLOSING_AT_ONCE = 64  # indexes that wait for it
 _WARMED = 256  # constraints that are in memory again after a restart
@@ -181,7 +182,9 @@ class CompileService:
 
     async def _compile_somewhere(self, constraint: Constraint, caller: str) -> dict[str, Any]:
         """A worker's outcome. The first attempt is short: what is simple does not wait behind what is not."""
-        quick = self._job("compile", constraint, seconds=_QUICK_SECONDS, wall_seconds=_QUICK_WALL_SECONDS)
+        closing = self._close_seconds if len(self.pool) == 0 else min(_CLOSE_IN_A_QUEUE, self._close_seconds)
+        limits = {"seconds": _QUICK_SECONDS, "wall_seconds": _QUICK_WALL_SECONDS}
+        quick = self._job("compile", constraint, closing_seconds=closing, **limits)
         try:
             try:
                 return await self.pool.run(quick, Priority.QUICK, caller)

@@ -1,7 +1,7 @@
 """The process that workers are forked from: it has read the vocabulary and loaded every kernel, so a new worker costs milliseconds.
 
-`python -m guided.workers.nursery FD`: FD is a socket. The server writes the settings, then one socket for each worker that it wants; the
-nursery answers "ready", "forked" with the worker's process id, and "exited" with its status. It ends with the server, its workers too.
+`python -m guided.workers.nursery FD`: FD is a socket. The server writes the settings, then a byte (its niceness) and a socket for each worker that
+it wants; the nursery answers "ready", "forked" with the worker's process id, and "exited" with its status. It ends with the server, its workers too.
 """
 
 from __future__ import annotations
@@ -88,19 +88,20 @@ class Nursery:
     def _fork(self) -> bool:
         """One worker for one socket; False where the server is gone."""
         descriptors: list[int] = []
+        niceness = b""
         with contextlib.suppress(ConnectionError):
-            _, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
+            niceness, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
         if not descriptors:
             return False
         worker = os.fork()
         if worker == 0:
-            self._become_worker(descriptors[0])
+            self._become_worker(descriptors[0], niceness[0])
         os.close(descriptors[0])
         self._workers.add(worker)
         send(self._control, {"forked": worker})
         return True
 
-    def _become_worker(self, descriptor: int) -> None:
+    def _become_worker(self, descriptor: int, niceness: int) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._control.close()
@@ -109,7 +110,7 @@ class Nursery:
         status = 1
         try:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            os.nice(self._settings["nice"])
+            os.nice(niceness)
             Worker(socket.socket(fileno=descriptor), self._jobs, self._settings["memory_bytes"]).run()
             status = 0
         finally:

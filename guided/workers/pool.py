@@ -24,6 +24,7 @@ from guided.workers.queue import Overloaded, Priority, Queue, Ticket
 
 _SHORT = (Priority.CHECK, Priority.QUICK)
 _ANY = (Priority.LONG, Priority.CHECK, Priority.QUICK, Priority.BACKGROUND)
+_NICEST = 19  # of workers with long jobs: an idle machine gives them all of its time, a busy one has better uses for it
 _DEATHS = 2  # a job whose worker died so often is given up
 
 
@@ -38,7 +39,7 @@ class PoolOptions:
         limits: of one constraint; `seconds` is CPU time.
         wall_seconds: after which a job is killed.
         memory_bytes: address space of a job.
-        nice: added to the workers' niceness, so that they leave the engine its time.
+        nice: added to the niceness of the workers for short jobs; the others are as nice as can be.
         folder, disk_bytes, remote: the cache; see `guided.cache`.
     """
 
@@ -57,7 +58,6 @@ class PoolOptions:
         return {
             "limits": asdict(self.limits),
             "memory_bytes": self.memory_bytes,
-            "nice": self.nice,
             "folder": str(self.folder),
             "disk_bytes": self.disk_bytes,
             "remote": None if self.remote is None else asdict(self.remote),
@@ -94,7 +94,8 @@ class Pool:
         await self._nursery.start()
         short = self.options.workers // 2
         for place in range(self.options.workers):
-            self._places.append(asyncio.create_task(self._keep_busy(_SHORT if place < short else _ANY)))
+            kind = (_SHORT, self.options.nice) if place < short else (_ANY, max(_NICEST, self.options.nice))
+            self._places.append(asyncio.create_task(self._keep_busy(*kind)))
 
     async def run(self, job: Message, priority: Priority, caller: str = "") -> Message:
         """The outcome of a job; see `guided.workers.jobs`.
@@ -129,11 +130,11 @@ class Pool:
 
     # --- one place for a worker ---------------------------------------------------------------------------------------
 
-    async def _keep_busy(self, priorities: Sequence[Priority]) -> None:
+    async def _keep_busy(self, priorities: Sequence[Priority], niceness: int) -> None:
         worker: WorkerProcess | None = None
         try:
             while True:
-                worker = worker or await self._hire()
+                worker = worker or await self._hire(niceness)
                 takes_any = priorities is _ANY
                 self._idle_for_any += takes_any
                 try:
@@ -142,7 +143,7 @@ class Pool:
                     self._idle_for_any -= takes_any
                 if worker.is_gone:
                     worker.kill()
-                    worker = await self._hire()
+                    worker = await self._hire(niceness)
                 begin = time.monotonic()
                 stays = await self._counted(worker, ticket)
                 self._queue.took(time.monotonic() - begin)
@@ -153,12 +154,12 @@ class Pool:
             if worker is not None:
                 worker.kill()
 
-    async def _hire(self) -> WorkerProcess:
+    async def _hire(self, niceness: int) -> WorkerProcess:
         """A worker, however long it takes: a machine that cannot fork now may be able to in a moment."""
         assert self._nursery is not None
         while True:
             try:
-                return await self._nursery.fork()
+                return await self._nursery.fork(niceness)
             except OSError:
                 await asyncio.sleep(1.0)
 

@@ -73,16 +73,16 @@ class NurseryProcess:
         async with self._one_at_a_time:
             await self._start()
 
-    async def fork(self) -> WorkerProcess:
+    async def fork(self, niceness: int) -> WorkerProcess:
         """A new worker. Raises OSError where there can be none."""
         ours, theirs = socket.socketpair()
         async with self._one_at_a_time:
-            pid = await self._forked(theirs)
+            pid = await self._forked(theirs, niceness)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         ended = self._ends.setdefault(pid, asyncio.get_running_loop().create_future())
         return WorkerProcess(pid, reader, writer, ended)
 
-    async def _forked(self, theirs: socket.socket) -> int:
+    async def _forked(self, theirs: socket.socket, niceness: int) -> int:
         """The process id of the worker that has `theirs`."""
         with theirs:
             for _ in range(2):  # a nursery that was killed is started anew
@@ -90,7 +90,7 @@ class NurseryProcess:
                     await self._start()
                 assert self._control is not None
                 try:
-                    socket.send_fds(self._control, [b"w"], [theirs.fileno()])
+                    socket.send_fds(self._control, [bytes([niceness])], [theirs.fileno()])
                 except OSError:
                     self._forget()
                     continue
