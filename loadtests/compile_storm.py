@@ -2,8 +2,9 @@
 
     python -m loadtests.compile_storm [--tokens 100] [--rounds 2]
 
-16 plain streams decode, in a quiet round and then in one in which 100 distinct schemas (90 real ones, 10 hostile) arrive within 5 s, each
-with a request of its own. The batch of the engine is full with the streams, so what is measured is compilation, not longer batches.
+16 plain streams decode: in a quiet round, in one in which 100 requests without a constraint arrive within 5 s, and in one in which the
+same 100 bring distinct schemas (90 real ones, 10 hostile). The batch of the engine is full with the streams, so that what is measured is
+compilation, not longer batches. `ratio_to_plain_requests` is what the constraints add to what any 100 requests do on the same machine.
 """
 
 from __future__ import annotations
@@ -67,18 +68,25 @@ class Storm:
     seconds: dict[str, list[float]] = field(default_factory=lambda: {"real": [], "hostile": []})
 
 
-async def storm(client: httpx.AsyncClient, server: LiveServer, real: list[Any], number: int, found: Storm) -> None:
-    """Sends the schemas evenly over the seconds, hostile ones between real ones; no schema comes in two storms."""
+async def storm(
+    client: httpx.AsyncClient, server: LiveServer, real: list[Any], number: int | None, found: Storm
+) -> None:
+    """Sends the requests evenly over the seconds, hostile ones between real ones; no schema comes in two storms.
+
+    Args:
+        number: of the storm; None: the requests have no constraint.
+    """
 
     async def one(place: int) -> None:
         await asyncio.sleep(SECONDS * place / STORM)
         is_hostile = place % (STORM // HOSTILE) == 0
-        schema = (
-            hostile(HOSTILE * number + place // HOSTILE)
-            if is_hostile
-            else json.dumps({**real[place], "$id": f"/{number}"})
-        )
-        body = f'{{"model": "{server.model}", "prompt": "As JSON:", "stream": true, "max_tokens": 3000, "guided_json": {schema}}}'
+        constraint = ""
+        if number is not None:
+            schema = json.dumps({**real[place], "$id": f"/{number}"})
+            if is_hostile:
+                schema = hostile(HOSTILE * number + place // HOSTILE)
+            constraint = f', "guided_json": {schema}'
+        body = f'{{"model": "{server.model}", "prompt": "As JSON:", "stream": true, "max_tokens": 3000{constraint}}}'
         headers = {"content-type": "application/json"}
         begin = time.perf_counter()
         # The status comes when the constraint is compiled and the engine has the request; then this client leaves.
@@ -108,40 +116,49 @@ def p99(answers: list[Streamed]) -> float:
 async def measure(server: LiveServer, tokens: int, rounds: int) -> dict[str, Any]:
     real = schemas()[-900::9]
     limits = httpx.Limits(max_connections=None)
-    quiet, loud, health_ms, failed = [], [], [], 0
+    rounds_p99: dict[str, list[float]] = {"quiet": [], "plain": [], "storm": []}
+    failed, health_ms = 0, 0.0
     total = Storm()
     async with httpx.AsyncClient(timeout=600, limits=limits) as client:
         await streams(client, server, 8)  # nobody's first request is measured
         before = resident_bytes(server)
         for number in range(rounds):
-            quiet.append(p99(await streams(client, server, tokens)))
-            over = asyncio.Event()
-            probing = asyncio.create_task(health(client, server, over))
-            decoding = asyncio.create_task(streams(client, server, tokens))
-            await asyncio.sleep(0.5)
-            raining = asyncio.create_task(storm(client, server, real, number, total))
-            answers = await decoding
-            loud.append(p99(answers))
-            failed += sum(not answer.finished or answer.error is not None for answer in answers)
-            await raining
-            over.set()
-            health_ms.append(await probing)
-            say(f"round {number + 1}: quiet {quiet[-1]:.0f} ms, storm {loud[-1]:.0f} ms, {total}")
+            for condition, values in rounds_p99.items():
+                decoding = asyncio.create_task(streams(client, server, tokens))
+                await asyncio.sleep(0.5)
+                if condition == "plain":
+                    await storm(client, server, real, None, Storm())
+                elif condition == "storm":
+                    over = asyncio.Event()
+                    probing = asyncio.create_task(health(client, server, over))
+                    await storm(client, server, real, number, total)
+                    over.set()
+                    health_ms = max(health_ms, await probing)
+                answers = await decoding
+                values.append(p99(answers))
+                failed += sum(not answer.finished or answer.error is not None for answer in answers)
+                say(f"round {number + 1}: {condition} {values[-1]:.0f} ms")
         peak = resident_bytes(server)
         await asyncio.sleep(10)
         after = resident_bytes(server)
     statuses = total.statuses
     return {
-        "p99_itl_ratio": round(sum(loud) / sum(quiet), 3),
+        "p99_itl_ratio": _ratio(rounds_p99["storm"], rounds_p99["quiet"]),
         "failed_streams": failed,
         "hostile_refused": sum(count for status, count in statuses["hostile"].items() if 400 <= status < 500),
         "hostile_sent": sum(statuses["hostile"].values()),
+        "ratio_to_plain_requests": _ratio(rounds_p99["storm"], rounds_p99["plain"]),
         "statuses": {kind: dict(counts) for kind, counts in statuses.items()},
-        "seconds_to_status": {k: [float(np.median(v)), max(v)] for k, v in total.seconds.items()},
-        "p99_itl_ms": {"quiet": [round(v, 1) for v in quiet], "storm": [round(v, 1) for v in loud]},
-        "health_ms_worst": round(max(health_ms), 1),
+        "seconds_to_status": {k: [round(float(np.median(v)), 2), max(v)] for k, v in total.seconds.items()},
+        "p99_itl_ms": {condition: [round(value, 1) for value in values] for condition, values in rounds_p99.items()},
+        "health_ms_worst": round(health_ms, 1),
         "resident_mib": [value >> 20 for value in (before, peak, after)],
     }
+
+
+def _ratio(values: list[float], base: list[float]) -> float:
+    """The median of the rounds' ratios."""
+    return round(float(np.median([value / other for value, other in zip(values, base, strict=True)])), 3)
 
 
 def say(message: str) -> None:

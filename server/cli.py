@@ -30,11 +30,11 @@ def main() -> None:
 
     import uvloop
 
-    from server.lifecycle import Progress, serve
+    from server.lifecycle import EngineDied, Progress, serve
 
     try:
         uvloop.run(serve(settings, args, Progress(started)))
-    except (OSError, VocabularyError) as error:
+    except (OSError, VocabularyError, EngineDied) as error:
         raise SystemExit(f"guided-server: {error}") from error
 
 

@@ -32,6 +32,10 @@ from server.warm import warm
 EXAMPLE_PROMPT = "The migration failed and customers were logged out. What is the sentiment?"
 
 
+class EngineDied(Exception):
+    """The engine's process is gone."""
+
+
 class Progress:
     """Prints the long steps of the start with the seconds since `started` (time.monotonic())."""
 
@@ -46,6 +50,7 @@ async def serve(settings: Settings, args: Namespace, progress: Progress) -> None
     """Runs until SIGINT or SIGTERM.
 
     Raises:
+        EngineDied: the engine's process ended by itself; whoever started this server should start it anew.
         OSError: the port is taken, or a file that is to be warmed is not there.
     """
     to_warm = find_files(settings.warm_paths)
@@ -67,12 +72,15 @@ async def serve(settings: Settings, args: Namespace, progress: Progress) -> None
             http_shutdown = await accept_requests(args, address, listener, engine, compile_service, progress)
         finally:
             await compile_service.close()
+        died = engine.errored
     finally:
         engine.shutdown(timeout=config.shutdown_timeout)
     try:
         await http_shutdown  # vLLM's order: first the engine, then the connections that waited for it
     finally:
         listener.close()
+    if died:
+        raise EngineDied("the engine died")
 
 
 def engine_config(args: Namespace) -> tuple[AsyncEngineArgs, VllmConfig]:

@@ -44,7 +44,7 @@ class Settings(BaseSettings):
     )
     compile_queue: int = Field(default=512, ge=1, description="compilations that may wait")
     compile_queue_seconds: float = Field(default=30.0, gt=0, description="how long they may wait")
-    compile_nice: int = Field(default=10, ge=0, le=19, description="niceness of the processes that compile")
+    compile_nice: int = Field(default=15, ge=0, le=19, description="niceness of the processes for short compilations")
 
     # where indexes are kept
     memory_cache_bytes: int = Field(default=1 << 30, ge=0, description="closed indexes mapped by this process")

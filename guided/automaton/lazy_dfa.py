@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from guided.automaton import kernels
+from guided.automaton.keep import carry_over
 from guided.automaton.kernels import (
     ACCEPTING,
     CLASSES,
@@ -29,7 +30,6 @@ from guided.automaton.kernels import (
     UNKNOWN,
     WORK,
 )
-from guided.automaton.keep import carry_over
 from guided.automaton.network import Network
 from guided.automaton.stack_sets import FIRST_CELL, rebuild_stack_table
 from guided.errors import LimitExceeded, Unsatisfiable

@@ -1,7 +1,8 @@
 """The process that workers are forked from: it has read the vocabulary and loaded every kernel, so a new worker costs milliseconds.
 
-`python -m guided.workers.nursery FD`: FD is a socket. The server writes the settings, then a byte (its niceness) and a socket for each worker that
-it wants; the nursery answers "ready", "forked" with the worker's process id, and "exited" with its status. It ends with the server, its workers too.
+`python -m guided.workers.nursery FD`: FD is a socket. The server writes the settings, then a byte (its niceness) and a socket for
+each worker that it wants; the nursery answers "ready", "forked" with the worker's process id, and "exited" with its status. It ends
+with the server, its workers too.
 """
 
 from __future__ import annotations
