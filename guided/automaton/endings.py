@@ -21,6 +21,7 @@ from numba import njit
 from guided.automaton.kernels import (
     ACCEPTING,
     DONE,
+    ESCAPES,
     FINAL,
     FIRST_EDGE,
     KIND,
@@ -33,7 +34,8 @@ from guided.automaton.kernels import (
 )
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import BYTES, CALL, CALL_AGAIN, EPSILON, PLAIN, RESUME
-from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, REST, TOP
+from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, NO_STACK, REST, TOP
+from guided.automaton.tops_dfa import TopsDfa
 
 FAR = np.int64(1) << np.int64(60)  # there is no such end
 NOT_BUILT = np.int64(1) << np.int64(36)  # a distance from here on goes through rules that are not built
@@ -115,6 +117,11 @@ class Endings:
                 self._build(rule)
             builds += missing
 
+    def below(self, config: int) -> int:
+        """Most bytes that any stack of a configuration needs below its top; from NOT_BUILT on where that is not known."""
+        self._follow_growth()
+        return int(_most_below(self._dfa.machine, self._below, config))
+
     # --- tables -------------------------------------------------------------------------------------------------------
 
     def _follow_growth(self) -> None:
@@ -131,6 +138,10 @@ class Endings:
             _relax(network, self._byte_of, self._distance, self._choices, self._young)
             self._known_rules = built
             self._below = self._below[:0]
+        self._follow_stacks()
+
+    def _follow_stacks(self) -> None:
+        network, machine = self._dfa.network, self._dfa.machine
         cells = int(machine.counts[STACKS])
         done = len(self._below)
         if done < cells:
@@ -158,6 +169,23 @@ class Endings:
             return next(asked)
 
         self._dfa.run(ask)
+
+
+class TopsEndings(Endings):
+    """Completions as far as the tops of stacks are known: up to where a call returns below them, or to the end of the answer."""
+
+    def __init__(self, dfa: TopsDfa, of: Endings) -> None:
+        """`of`: of the automaton that the tops are of."""
+        super().__init__(dfa)
+        self._of = of
+
+    def _follow_growth(self) -> None:
+        of = self._of
+        of._follow_growth()
+        if self._distance is not of._distance:
+            self._distance, self._choices, self._byte_of = of._distance, of._choices, of._byte_of
+            self._below = self._below[:0]
+        self._follow_stacks()
 
 
 def _grown(array: np.ndarray, shape: tuple[int, ...], fill: int | np.int64) -> np.ndarray:
@@ -355,9 +383,9 @@ def _descend(network, machine, distance, below, done):
     ends = distance.shape[1]
     for cell in range(done, below.shape[0]):
         for end in range(1, ends):
-            if cell == EMPTY_STACK:
-                below[cell, end] = 0
-            elif cell >= FIRST_CELL:
+            if cell < FIRST_CELL:
+                below[cell, end] = FAR if cell == NO_STACK else 0
+            else:
                 length, _, _ = _return_from(network, machine, distance, below, cell, end)
                 below[cell, end] = min(length, below[machine.stacks[cell, REST], end])
 
@@ -366,9 +394,23 @@ def _descend(network, machine, distance, below, done):
 def _config_lengths(machine, distance, below, configs):
     lengths = np.zeros(configs.shape[0], np.int64)
     for i in range(configs.shape[0]):
-        if not machine.flags[configs[i], ACCEPTING]:
+        if not machine.flags[configs[i], ACCEPTING] and not machine.flags[configs[i], ESCAPES]:
             lengths[i] = _best_item(machine, distance, below, configs[i])[0]
     return lengths
+
+
+@njit(cache=True)
+def _most_below(machine, below, config):
+    most = np.int64(0)
+    for item in range(machine.config_begin[config], machine.config_begin[config + 1]):
+        cell = np.int64(machine.items[item, 1])
+        while cell >= FIRST_CELL:
+            for end in range(1, below.shape[1]):
+                length = below[machine.stacks[cell, BELOW], end]
+                if length < FAR:
+                    most = max(most, length)
+            cell = np.int64(machine.stacks[cell, REST])
+    return most
 
 
 @njit(cache=True)

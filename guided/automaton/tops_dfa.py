@@ -25,6 +25,10 @@ class TopsDfa(LazyDfa):
         self._follow()
         return self.run(lambda: kernels.intern_tops(self._of.machine, state, self.machine))
 
+    @property
+    def network_size(self) -> tuple[int, int, int, int]:
+        return self._of.network_size
+
     def build_rule(self, rule: int) -> None:
         self._of.build_rule(rule)
         self._follow()

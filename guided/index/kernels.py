@@ -376,12 +376,12 @@ def fill_row(network, machine, slices, steps, rows, state):
 
 
 @njit(cache=True)
-def complete_row(network, machine, slices, rows, state, settled, ranges):
-    """The row of a state whose tops settle some tokens and leave `ranges` of nodes open; a status."""
+def complete_row(network, machine, slices, rows, state, known, ranges):
+    """The row of a state whose tops allow the `known` tokens and leave `ranges` of nodes open; a status."""
     if not _free_row(rows):
         return FULL
     row = rows.dense[rows.counts[DENSE_COUNT]]
-    row[:] = settled
+    row[:] = known
     status = _walk(network, machine, slices, ranges, state, row)
     return _enter_row(rows, state, row) if status == DONE else status
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import ACCEPTING, CONFIGS, DEAD
+from guided.automaton.kernels import ACCEPTING, CONFIGS, DEAD, DONE
 from guided.index.kernels import FRONTIER, MIXED, after_character, insert
 from guided.index.slices import BYTE, DEPTH, NUM_SLICED, SUBTREE_END, TOKEN_START
 
@@ -33,37 +33,55 @@ def token_graph(network, machine, slices, steps, rows, check: Callable[[int], No
     states = int(machine.counts[CONFIGS])
     begin = np.zeros(states + 1, np.int64)
     successors = np.empty(4 * states, np.int32)
-    scratch = np.full(states, -1, np.int32)
+    seen = np.full(states, -1, np.int32)
     done = 0
     while done < states:
         check(successors.nbytes)
         limit = min(done + _CHUNK, states)
-        done = _successors(network, machine, slices, steps, rows, begin, successors, scratch, done, limit)
+        done = _successors(network, machine, slices, steps, rows, begin, successors, seen, done, limit)
         if done < limit:
             successors = np.concatenate([successors, np.empty_like(successors)])
     return begin, successors
 
 
 @njit(cache=True)
-def _successors(network, machine, slices, steps, rows, begin, successors, scratch, state, limit):
+def _successors(network, machine, slices, steps, rows, begin, successors, seen, state, limit):
     """Appends the distinct successors of state, ..., limit - 1 while there is room; the first state not done."""
-    states = scratch.size
+    states = seen.size
     while state < limit and begin[state] + states <= successors.size:
-        count = begin[state]
-        for slice_ in range(NUM_SLICED):
-            found = _slice_successors(network, machine, slices, steps, rows, slice_, state, successors, scratch, count)
-            if found == MIXED:
-                found = _walk_successors(machine, slices, slice_, state, successors, scratch, count)
-            count = found
-        count = _walk_successors(machine, slices, NUM_SLICED, state, successors, scratch, count)
+        _, count = add_successors(network, machine, slices, steps, rows, state, successors, seen, state, begin[state])
         state += 1
         begin[state] = count
     return state
 
 
 @njit(cache=True)
-def _slice_successors(network, machine, slices, steps, rows, slice_, state, successors, scratch, count):
-    """Where the tokens of a slice lead, length by length; MIXED where the slice must be walked."""
+def add_successors(network, machine, slices, steps, rows, state, successors, seen, stamp, count):
+    """Appends the distinct states after one token from a state whose row was filled: (status, how many there are now).
+
+    Args:
+        successors: int32[] with room for every state.
+        seen: int32[states]: `stamp` where a state was appended.
+    """
+    for slice_ in range(NUM_SLICED + 1):
+        status, found = DONE, MIXED
+        if slice_ < NUM_SLICED:
+            status, found = _slice_successors(
+                network, machine, slices, steps, rows, slice_, state, successors, seen, stamp, count
+            )
+        if status != DONE:
+            return status, count
+        if found == MIXED:
+            found = add_range_successors(
+                machine, slices, slices.begin[slice_ : slice_ + 2], state, successors, seen, stamp, count
+            )
+        count = found
+    return DONE, count
+
+
+@njit(cache=True)
+def _slice_successors(network, machine, slices, steps, rows, slice_, state, successors, seen, stamp, count):
+    """Where the tokens of a slice lead, length by length: (status, how many there are now, MIXED if it must be walked)."""
     here = np.empty(FRONTIER, np.int32)
     there = np.empty(FRONTIER, np.int32)
     following = np.empty(FRONTIER, np.int32)
@@ -72,47 +90,50 @@ def _slice_successors(network, machine, slices, steps, rows, slice_, state, succ
     for length in range(1, slices.longest[slice_] + 1):
         grown = dying = 0
         for i in range(size):
-            _, found = after_character(network, machine, slices, steps, rows, slice_, here[i], following)
+            status, found = after_character(network, machine, slices, steps, rows, slice_, here[i], following)
+            if status != DONE:
+                return status, MIXED
             dying += found == 0
             for j in range(found):
                 grown = insert(there, grown, following[j])
                 if grown == MIXED:
-                    return MIXED
+                    return DONE, MIXED
             if found == MIXED or (dying > 0 and grown > 0):
-                return MIXED
+                return DONE, MIXED
         if grown == 0:
             break
         here, there, size = there, here, grown
         if slices.has_length[slice_, length]:
             for i in range(size):
-                count = _add(successors, scratch, count, here[i], state)
-    return count
+                count = _add(successors, seen, stamp, count, here[i])
+    return DONE, count
 
 
 @njit(cache=True)
-def _add(successors, scratch, count, target, state):
-    if scratch[target] != state:
-        scratch[target] = state
+def _add(successors, seen, stamp, count, target):
+    if seen[target] != stamp:
+        seen[target] = stamp
         successors[count] = target
         count += 1
     return count
 
 
 @njit(cache=True)
-def _walk_successors(machine, slices, slice_, state, successors, scratch, count):
-    """As `kernels._walk`, for a closed automaton, collecting where tokens lead."""
+def add_range_successors(machine, slices, ranges, state, successors, seen, stamp, count):
+    """`add_successors` for the tokens of ranges of nodes, as `kernels._walk` takes them, which it has walked before."""
     path, nodes = slices.path, slices.nodes
     path[0] = state
-    node = slices.begin[slice_]
-    while node < slices.begin[slice_ + 1]:
-        target = machine.delta[path[nodes[node, DEPTH]], machine.class_of[nodes[node, BYTE]]]
-        if target == DEAD:
-            node = nodes[node, SUBTREE_END]
-            continue
-        path[nodes[node, DEPTH] + 1] = target
-        if nodes[node, TOKEN_START] < nodes[node + 1, TOKEN_START]:
-            count = _add(successors, scratch, count, target, state)
-        node += 1
+    for place in range(0, ranges.size, 2):
+        node = ranges[place]
+        while node < ranges[place + 1]:
+            target = machine.delta[path[nodes[node, DEPTH]], machine.class_of[nodes[node, BYTE]]]
+            if target == DEAD:
+                node = nodes[node, SUBTREE_END]
+                continue
+            path[nodes[node, DEPTH] + 1] = target
+            if nodes[node, TOKEN_START] < nodes[node + 1, TOKEN_START]:
+                count = _add(successors, seen, stamp, count, target)
+            node += 1
     return count
 
 

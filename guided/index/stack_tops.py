@@ -24,32 +24,42 @@ _NOTHING_OPEN = np.empty(0, np.int32)
 
 
 class StackTops:
-    """Rows of tops for the states of one automaton."""
+    """Rows of tops for the states of one automaton.
+
+    Attributes:
+        automaton, table: of the tops.
+    """
 
     def __init__(self, dfa: LazyDfa, slices: Slices) -> None:
-        self._dfa = TopsDfa(dfa)
-        self._table = RowTable(self._dfa, slices)
+        self.automaton = TopsDfa(dfa)
+        self.table = RowTable(self.automaton, slices)
 
-    def settle(self, state: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """(uint32[words] tokens that the tops allow, int32[2 n] ranges of nodes that they leave open); None if the tops are all.
+    def of(self, state: int) -> int | None:
+        """The tops of a state, with their row; None if they are all that there is.
 
         Raises:
             LimitExceeded: the automaton or the rows outgrew their limits.
         """
-        tops = self._dfa.tops_of(state)
+        tops = self.automaton.tops_of(state)
         if tops == DEAD:
             return None
-        row = self._table.row_id(tops)
-        if row == UNKNOWN:
-            self._table.fill(tops)
-            row = self._table.row_id(tops)
-        ranges = int(self._table.rows.notes[tops, RANGES])
-        return self._table.mask(row), _NOTHING_OPEN if ranges == UNKNOWN else self._table.listed(ranges)
+        if self.table.row_id(tops) == UNKNOWN:
+            self.table.fill(tops)
+        return tops
+
+    def allowed(self, tops: int) -> np.ndarray:
+        """uint32[words]: tokens that are allowed whatever is below."""
+        return self.table.mask(self.table.row_id(tops))
+
+    def open_ranges(self, tops: int) -> np.ndarray:
+        """int32[2 n]: ranges of nodes whose tokens depend on what is below, as `kernels._walk` takes them."""
+        begin = int(self.table.rows.notes[tops, RANGES])
+        return _NOTHING_OPEN if begin == UNKNOWN else self.table.listed(begin)
 
     def use_budget(self, budget: Budget) -> None:
         """What the rows may cost from now on."""
-        self._dfa.budget = budget
+        self.automaton.budget = budget
 
     @property
     def memory_bytes(self) -> int:
-        return self._dfa.memory_bytes + self._table.memory_bytes
+        return self.automaton.memory_bytes + self.table.memory_bytes

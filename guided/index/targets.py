@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import DEAD, DONE, EXPANDED, expand
+from guided.automaton.kernels import DEAD, DONE, UNKNOWN, step
 from guided.index.token_index import StateId, TokenIndex
 
 
@@ -36,11 +36,12 @@ def _walk(network, machine, byte, depth, subtree_end, token_start, token_ids, pa
     node = 0
     while node < byte.size:
         source = path[depth[node]]
-        if not machine.flags[source, EXPANDED]:
-            status = expand(network, machine, source)
+        byte_class = machine.class_of[byte[node]]
+        if machine.delta[source, byte_class] == UNKNOWN:
+            status = step(network, machine, source, byte_class)
             if status != DONE:
                 return status
-        target = machine.delta[source, machine.class_of[byte[node]]]
+        target = machine.delta[source, byte_class]
         if target == DEAD:
             node = subtree_end[node]
             continue

@@ -124,11 +124,14 @@ class TokenIndex:
         table, dfa = self._table, self._dfa
         if self._tops is None and dfa.has_stacks:
             self._tops = StackTops(dfa, table.slices)
-        settled = self._tops.settle(state) if self._tops is not None else None
-        if settled is None:
+        tops = self._tops.of(state) if self._tops is not None else None
+        if self._tops is None or tops is None:
             table.fill(state)
-        else:
-            table.run(lambda: kernels.complete_row(dfa.network, dfa.machine, table.slices, table.rows, state, *settled))
+            return
+        known, ranges = self._tops.allowed(tops), self._tops.open_ranges(tops)
+        table.run(
+            lambda: kernels.complete_row(dfa.network, dfa.machine, table.slices, table.rows, state, known, ranges)
+        )
 
     def is_accepting(self, state: StateId) -> bool:
         """May the output end here?"""
@@ -229,6 +232,16 @@ class TokenIndex:
     def automaton(self) -> LazyDfa:
         """What the index walks over."""
         return self._dfa
+
+    @property
+    def table(self) -> RowTable:
+        """The rows of the states."""
+        return self._table
+
+    @property
+    def tops(self) -> StackTops | None:
+        """By what the rows of states with deep stacks were found, if there are any."""
+        return self._tops
 
     @property
     def num_states(self) -> int:

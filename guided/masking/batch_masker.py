@@ -15,6 +15,7 @@ import torch
 from guided.masking.device_slots import FAILED, PLAIN, STOPPED, DeviceSlots
 from guided.masking.fit import FitMemo
 from guided.masking.host_rows import NOTHING_LEFT, mask_by_words, mask_host_row
+from guided.masking.room import make_room
 from guided.masking.slot import Index, Slot
 from guided.masking.tables import DEFAULT_BYTES, TablePool
 from guided.vocabulary import Vocabulary
@@ -130,6 +131,7 @@ class BatchMasker:
             if slot.budget is not None and slot.fit.may_bind(slot.budget - slot.consumed):  # type: ignore[union-attr]
                 self._bring_to_host(slot)
         self._follow_changes()
+        make_room((slot for _, slot in self._on_host), self._fits)
         for _, slot in self._on_host:
             try:
                 slot.read_new_tokens()

@@ -57,6 +57,10 @@ class FitMemo:
         self._speller = Speller(vocabulary)
         self._known: OrderedDict[int, Fit] = OrderedDict()  # id of an index, which is held
 
+    def forget(self, index: TokenIndex) -> None:
+        """What is known about the index is void: its states have other numbers now."""
+        self._known.pop(id(index), None)
+
     def of(self, index: TokenIndex) -> Fit:
         fit = self._known.get(id(index))
         if fit is None:

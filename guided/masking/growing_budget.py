@@ -17,6 +17,7 @@ import numpy as np
 from guided.automaton.endings import FAR, Endings
 from guided.automaton.kernels import DEAD
 from guided.errors import LimitExceeded
+from guided.index.overshoot import Overshoot
 from guided.index.spelling import Speller
 from guided.index.targets import token_targets
 from guided.masking.budget import DoesNotFit, Plan, packed
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _MEMO_STATES = 16  # states whose targets are remembered: 8 bytes a token each
 _MEMO_PLANS = 1 << 14
-_MEMO_WORST = 1 << 16
 _MOST_SPELT = 256  # targets of one state whose strings are spelt; the others count by their bytes
 
 
@@ -38,7 +38,7 @@ class GrowingCompletions:
         self._speller = speller
         self._endings = Endings(index.automaton)
         self._plans: dict[int, Plan | None] = {}
-        self._worst: dict[int, int] = {}  # state -> most bytes that a completion has after any of its tokens
+        self._overshoot = Overshoot(index, self._endings)
         self._targets: OrderedDict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = OrderedDict()
 
     def may_bind(self, tokens_left: int) -> bool:
@@ -79,15 +79,7 @@ class GrowingCompletions:
 
     def _leaves_enough(self, state: int, tokens_after: int) -> bool:
         """Is every token, by the bytes of what completes the answer after it, sure to leave enough?"""
-        if not self._speller.every_byte_is_a_token:
-            return False
-        worst = self._worst.get(state)
-        if worst is None:
-            if len(self._worst) >= _MEMO_WORST:
-                self._worst.clear()
-            _, _, lengths = self._after(state)
-            worst = self._worst[state] = int(lengths.max(initial=0))
-        return worst <= tokens_after
+        return self._speller.every_byte_is_a_token and self._overshoot.most_bytes(state) <= tokens_after
 
     def _fitting(self, state: int, tokens_after: int) -> np.ndarray:
         """uint32[ceil(vocabulary / 32)]: tokens after which `tokens_after` tokens are known to be enough."""

@@ -16,6 +16,7 @@ import torch
 from guided.masking.device_slots import FAILED, PLAIN, STOPPED, DeviceSlots
 from guided.masking.fit import FitMemo
 from guided.masking.host_rows import mask_by_words, mask_host_row
+from guided.masking.room import make_room
 from guided.masking.slot import Index, Slot
 from guided.masking.tables import DEFAULT_BYTES, TablePool
 from guided.vocabulary import Vocabulary
@@ -199,6 +200,7 @@ class HistoryMasker:
                 self._device_slots.clear(slot.number)
 
     def _mask_host(self, logits: torch.Tensor, layout: Layout, history: History, slots: list[int]) -> None:
+        make_room((slot for slot in self._slots.values() if slot.table is None), self._fits)
         numbers = self._tensor(slots)
         prompt_len, total_len = history.prompt_len[numbers].tolist(), history.total_len[numbers].tolist()
         for number, begin, end in zip(slots, prompt_len, total_len, strict=True):

@@ -34,6 +34,11 @@ class Index(Protocol):
 
     def is_accepting(self, state: Any) -> bool: ...
 
+    @property
+    def is_crowded(self) -> bool: ...
+
+    def forget_all_but(self, states: Sequence[Any]) -> list[Any]: ...
+
 
 @dataclass(slots=True)
 class Slot:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import guided
+from guided.automaton.endings import Endings
+from guided.index.overshoot import Overshoot
 
 TOKENS = [bytes([byte]) for byte in range(245)]
 TOKENS += [
@@ -79,7 +81,7 @@ CASES = {  # a constraint and a text with deep stacks that satisfies it
 
 
 def slow_row(index: guided.TokenIndex, state: int) -> np.ndarray:
-    dfa, row = index._dfa, np.zeros(-(-VOCABULARY.size // 32), np.uint32)
+    dfa, row = index.automaton, np.zeros(-(-VOCABULARY.size // 32), np.uint32)
     for token, data in enumerate(TOKENS):
         if dfa.advance(state, data) >= 0:
             row[token >> 5] |= np.uint32(1 << (token & 31))
@@ -103,7 +105,7 @@ def test_rows_of_deep_states_are_the_slow_rows(name):
             aside = index.advance(aside, chance.choice(allowed))
         state = index.advance(state, byte)
     assert index.is_accepting(state)
-    assert index._tops is not None, "no state was deep: the test tests nothing"
+    assert index.tops is not None, "no state was deep: the test tests nothing"
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -139,6 +141,23 @@ def test_a_crowded_index_goes_on():
     assert times > 3 and index.is_accepting(state) and index.num_states <= 120
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_no_token_needs_more_bytes_after_it_than_the_bound(name):
+    constraint, text = CASES[name]
+    index = guided.compile(constraint, VOCABULARY)
+    endings = Endings(index.automaton)
+    overshoot = Overshoot(index, endings)
+    state, exact = index.start, 0
+    for byte in text.encode():
+        allowed = np.flatnonzero(np.unpackbits(index.mask(state).view(np.uint8), bitorder="little"))
+        targets = np.array([index.advance(state, int(token)) for token in allowed])
+        needed = int(endings.lengths(targets).max())
+        assert needed <= overshoot.most_bytes(state) <= 2 * needed + 2
+        exact += needed == overshoot.most_bytes(state)
+        state = index.advance(state, byte)
+    assert exact > len(text) / 4
+
+
 def test_nested_positions_share_what_their_tops_settle():
     index = guided.compile(CASES["statements"][0], VOCABULARY)
     state = index.start
@@ -146,5 +165,5 @@ def test_nested_positions_share_what_their_tops_settle():
         index.mask(state)
         state = index.advance(state, ord(character))
     assert index.is_accepting(state)
-    filled = int((index._tops._table.rows.row_of >= 0).sum())
+    filled = int((index.tops.table.rows.row_of >= 0).sum())
     assert 0 < filled < 20, f"{filled} rows of tops for 86 positions"

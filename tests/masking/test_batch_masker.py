@@ -144,7 +144,7 @@ class BrokenIndex:
     """An index with a bug."""
 
     start = 0
-    is_closed = False
+    is_closed = is_crowded = False
 
     def advance(self, state, token):
         raise KeyError("advance")

@@ -1,0 +1,94 @@
+"""A state goes in; how many bytes complete the answer at most, whichever token comes next, goes out. An upper bound, soon found.
+
+Found token by token this would cost every state of nested blocks a walk over the vocabulary. So the tokens that the tops of its stacks
+allow (see `guided.index.stack_tops`) are looked at once for all states with these tops, up to where what is known ends; from there
+it is at most what the stacks need below. The few other tokens are looked at one by one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from guided.automaton.endings import FAR, Endings, TopsEndings
+from guided.automaton.kernels import DONE
+from guided.errors import LimitExceeded
+from guided.index.row_table import RowTable
+from guided.index.shortest import add_range_successors, add_successors
+from guided.index.stack_tops import StackTops
+from guided.index.token_index import StateId, TokenIndex
+
+_MEMO_STATES = 1 << 16
+
+
+class Overshoot:
+    """The bounds of one index that grows."""
+
+    def __init__(self, index: TokenIndex, endings: Endings) -> None:
+        self._index = index
+        self._endings = endings
+        self._known: dict[StateId, int] = {}
+        self._tops: StackTops | None = None
+        self._tops_endings: TopsEndings | None = None
+        self._known_tops: dict[int, int] = {}
+
+    def most_bytes(self, state: StateId) -> int:
+        """Bytes of the completion after the worst token that is allowed; very large where some completion is not known.
+
+        Raises:
+            LimitExceeded: the automaton outgrew its limits.
+        """
+        most = self._known.get(state)
+        if most is None:
+            if len(self._known) >= _MEMO_STATES:
+                self._known.clear()
+            most = self._known[state] = self._find(state)
+        return most
+
+    def _find(self, state: StateId) -> int:
+        index = self._index
+        index.mask(state)
+        tops = index.tops.of(state) if index.tops is not None else None
+        if index.tops is None or tops is None:
+            return _longest(self._endings, _successors(index.table, state))
+        self._endings.lengths(np.array([state]))  # builds the rules on the way to its end
+        most = self._most_bytes_of_tops(index.tops, tops) + self._endings.below(state)
+        ranges = index.tops.open_ranges(tops)
+        if ranges.size:
+            most = max(most, _longest(self._endings, _range_successors(index.table, state, ranges)))
+        return most
+
+    def _most_bytes_of_tops(self, stack_tops: StackTops, tops: int) -> int:
+        if self._tops is not stack_tops or self._tops_endings is None:
+            self._tops, self._tops_endings = stack_tops, TopsEndings(stack_tops.automaton, self._endings)
+            self._known_tops = {}
+        most = self._known_tops.get(tops)
+        if most is None:
+            most = self._known_tops[tops] = _longest(self._tops_endings, _successors(stack_tops.table, tops))
+        return most
+
+
+def _longest(endings: Endings, states: np.ndarray) -> int:
+    try:
+        return int(endings.lengths(states).max(initial=0))
+    except LimitExceeded:
+        return int(FAR)
+
+
+def _successors(table: RowTable, state: int) -> np.ndarray:
+    """int32[n]: the states after one token, where the row is known."""
+    found, seen = _room(table)
+    status, count = add_successors(*table.arrays(), state, found, seen, 0, 0)
+    assert status == DONE, "all was expanded when the row was filled"
+    return found[:count]
+
+
+def _range_successors(table: RowTable, state: int, ranges: np.ndarray) -> np.ndarray:
+    """The same for the tokens of ranges of nodes alone."""
+    found, seen = _room(table)
+    return found[: add_range_successors(table.dfa.machine, table.slices, ranges, state, found, seen, 0, 0)]
+
+
+def _room(table: RowTable) -> tuple[np.ndarray, np.ndarray]:
+    """As `add_successors` takes them, for every state that the automaton has room for."""
+    room = len(table.dfa.machine.flags)
+    return np.empty(room, np.int32), np.full(room, -1, np.int32)

@@ -1,0 +1,38 @@
+"""In: the requests that are resolved on the host; out: indexes that have room to grow. Knows no batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from guided.errors import LimitExceeded
+from guided.masking.fit import FitMemo
+from guided.masking.slot import Index, Slot
+
+
+def make_room(slots: Iterable[Slot], fits: FitMemo) -> None:
+    """Has every crowded index forget the states that no request is in. The requests go on as if nothing had been.
+
+    Args:
+        slots: all requests that hold states of growing indexes.
+    """
+    users: dict[int, tuple[Index, list[Slot]]] = {}
+    for slot in slots:
+        if slot.index is not None and slot.failure is None and not slot.stopped:
+            users.setdefault(id(slot.index), (slot.index, []))[1].append(slot)
+    for index, of_index in users.values():
+        if index.is_crowded:
+            _forget(index, of_index, fits)
+
+
+def _forget(index: Index, slots: list[Slot], fits: FitMemo) -> None:
+    try:
+        states = index.forget_all_but([slot.state for slot in slots])
+    except LimitExceeded as error:
+        for slot in slots:
+            slot.fail(str(error))
+        return
+    fits.forget(index)  # type: ignore[arg-type]  # a TokenIndex
+    for slot, state in zip(slots, states, strict=True):
+        slot.state = state
+        if slot.fit is not None:
+            slot.fit = fits.of(index)  # type: ignore[arg-type]
