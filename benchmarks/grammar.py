@@ -9,6 +9,7 @@ a grammar or a text, its cells stay empty and the reason is printed.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -30,6 +31,8 @@ FOLDER = Path(__file__).parent / "grammars"
 TOKENS = 2_000
 PEER_SECONDS = 30  # of one walk; then its percentiles are of the steps so far
 
+Step = Callable[[int], bool]  # takes a token and computes the next mask; False where the token is refused
+
 
 def main() -> None:
     default = Path(os.environ.get("GUIDED_CACHE_DIR", Path.home() / ".cache" / "guided")) / "tokenizers" / "llama3"
@@ -42,10 +45,8 @@ def main() -> None:
         sys.exit(f"no tokenizer.json in {arguments.tokenizer}: run scripts/fetch_tokenizers.py")
     tokenizer = Tokenizer.from_file(str(arguments.tokenizer / "tokenizer.json"))
     vocabulary = guided.Vocabulary.from_pretrained(arguments.tokenizer)
-    guided.warm_up()
-    guided.compile(
-        guided.Constraint.grammar('start: "a"'), vocabulary
-    )  # Lark's parser of grammars builds its tables once
+    guided.warm_up(vocabulary)
+    gc.freeze()  # as the server does: what is loaded by now is not looked through again by each collection
     peers = Peers(arguments.tokenizer, vocabulary)
     names = [arguments.only] if arguments.only else NAMES
     first = first_masks(names, vocabulary, peers, arguments.repeats)
@@ -96,8 +97,8 @@ def walks(names: list[str], tokenizer: Tokenizer, vocabulary: guided.Vocabulary,
         row: dict = {"tokens": len(tokens), "states": index.num_states, "MiB": index.memory_bytes >> 20}
         row |= {"cold p50": percentile(cold, 0.5), "cold p99": percentile(cold, 0.99)}
         row |= {"warm p50": percentile(warm, 0.5), "warm p99": percentile(warm, 0.99)}
-        for engine, walk, syntax in (("llg", walk_llguidance, "lark"), ("xgr", walk_xgrammar, "gbnf")):
-            found = peer_walk(f"{engine} {name}", walk, peers, source(name, syntax), tokens)
+        for engine, steps, syntax in (("llg", llguidance_steps, "lark"), ("xgr", xgrammar_steps, "gbnf")):
+            found = peer_walk(f"{engine} {name}", steps, peers, source(name, syntax), tokens)
             if found:
                 row |= {f"{engine} p50": percentile(found, 0.5), f"{engine} p99": percentile(found, 0.99)}
         rows[name] = row
@@ -128,44 +129,53 @@ def walk_guided(index: guided.TokenIndex, tokens: list[int]) -> list[float]:
     return times
 
 
-def walk_llguidance(peers: Peers, grammar: str, tokens: list[int]) -> list[float]:
+def llguidance_steps(peers: Peers, grammar: str) -> Step:
     matcher = peers.llguidance("lark", grammar)
-    mask, times = llguidance.numpy.allocate_token_bitmask(1, peers.vocabulary_size), []
-    for token in tokens:
-        begin = time.perf_counter()
+    mask = llguidance.numpy.allocate_token_bitmask(1, peers.vocabulary_size)
+
+    def step(token: int) -> bool:
         taken = matcher.consume_token(token)
         llguidance.numpy.fill_next_token_bitmask(matcher, mask, 0)
-        times.append(1e6 * (time.perf_counter() - begin))
-        if not taken:
-            raise ValueError(f"refuses token {len(times)} of the text")
-        if sum(times) > 1e6 * PEER_SECONDS:
-            print(f"stopped after {len(times)} tokens")
-            break
-    return times
+        return taken
+
+    return step
 
 
-def walk_xgrammar(peers: Peers, grammar: str, tokens: list[int]) -> list[float]:
+def xgrammar_steps(peers: Peers, grammar: str) -> Step:
     matcher = peers.xgrammar("gbnf", grammar)
-    mask, times = xgrammar.allocate_token_bitmask(1, peers.vocabulary_size), []
-    for token in tokens:
-        begin = time.perf_counter()
+    mask = xgrammar.allocate_token_bitmask(1, peers.vocabulary_size)
+
+    def step(token: int) -> bool:
         taken = matcher.accept_token(token)
         if taken:
             matcher.fill_next_token_bitmask(mask, 0)
-        times.append(1e6 * (time.perf_counter() - begin))
+        return taken
+
+    return step
+
+
+def walk_peer(step: Step, tokens: list[int]) -> list[float]:
+    """Microseconds of each step. Raises ValueError where the engine refuses a token."""
+    times: list[float] = []
+    deadline = time.perf_counter() + PEER_SECONDS
+    for token in tokens:
+        begin = time.perf_counter()
+        taken = step(token)
+        end = time.perf_counter()
+        times.append(1e6 * (end - begin))
         if not taken:
             raise ValueError(f"refuses token {len(times)} of the text")
-        if sum(times) > 1e6 * PEER_SECONDS:
+        if end > deadline:
             print(f"stopped after {len(times)} tokens")
             break
     return times
 
 
 def peer_walk(
-    what: str, walk: Callable[[Peers, str, list[int]], list[float]], peers: Peers, grammar: str, tokens: list[int]
+    what: str, steps: Callable[[Peers, str], Step], peers: Peers, grammar: str, tokens: list[int]
 ) -> list[float]:
     try:
-        return walk(peers, grammar, tokens)
+        return walk_peer(steps(peers, grammar), tokens)
     except (ValueError, RuntimeError) as error:
         print(f"{what}: {str(error).strip().splitlines()[0][:150]}")
         return []
