@@ -8,6 +8,7 @@ with the server, its workers too.
 from __future__ import annotations
 
 import contextlib
+import gc
 import mmap
 import os
 import resource
@@ -38,6 +39,7 @@ def main() -> None:
     vocabulary = _vocabulary(settings["vocabulary"])
     jobs = Jobs(vocabulary, _store(settings, vocabulary), Limits(**settings["limits"]))
     warm_up(vocabulary)
+    gc.freeze()  # no worker's collections look through, and so copy, what all of them share
     send(control, {"ready": os.getpid()})
     Nursery(control, jobs, settings).run()
 
