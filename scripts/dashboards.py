@@ -117,7 +117,48 @@ ENGINE = [
     Panel("max_tokens asked for", "short", quantiles("vllm:request_params_max_tokens")),
 ]
 
-DASHBOARDS = {"service": ("Guided server: service", SERVICE), "engine": ("Guided server: engine", ENGINE)}
+COMPILED = per_second("guided_compilations_total", PODS)
+FOUND = per_second("guided_cache_hits_total", PODS)
+CONSTRAINTS = [
+    Panel(
+        "Where indexes come from",
+        "ops",
+        {"{{tier}}": per_second("guided_cache_hits_total", PODS, "tier"), "compiled": COMPILED},
+        "Each constraint that is asked for: found in memory, on disk, in Redis, or compiled.",
+    ),
+    Panel("Found, not compiled", "percentunit", {"hit rate": f"{FOUND} / ({FOUND} + {COMPILED})"}),
+    Panel(
+        "Wall time of a compilation",
+        "s",
+        {"mean": f"{per_second('guided_compilation_seconds_total', PODS)} / {COMPILED}"},
+    ),
+    Panel("Refused by a worker", "ops", {"{{code}}": per_second("guided_refusals_total", PODS, "code")}),
+    Panel(
+        "Workers",
+        "short",
+        {
+            "waiting": f"sum (guided_compile_queue{{{PODS}}})",
+            "busy": f"sum (guided_compile_busy{{{PODS}}})",
+        },
+    ),
+    Panel(
+        "Trouble",
+        "ops",
+        {
+            "workers that died": per_second("guided_compile_deaths_total", PODS),
+            "turned away, too many wait": per_second("guided_compile_overloads_total", PODS),
+        },
+    ),
+    Panel("Bytes of indexes", "bytes", {"{{tier}}": f"sum by (tier) (guided_cache_bytes{{{PODS}}})"}),
+    Panel("Dropped to make room", "ops", {"{{tier}}": per_second("guided_cache_evictions_total", PODS, "tier")}),
+    Panel("Constraints in memory", "short", {"{{pod}}": f"sum by (pod) (guided_cache_entries{{{PODS}}})"}),
+]
+
+DASHBOARDS = {
+    "constraints": ("Guided server: constraints", CONSTRAINTS),
+    "service": ("Guided server: service", SERVICE),
+    "engine": ("Guided server: engine", ENGINE),
+}
 
 
 def panel_json(number: int, panel: Panel) -> dict[str, Any]:

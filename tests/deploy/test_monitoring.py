@@ -22,6 +22,7 @@ ALERTS = MONITORING / "alerts.yaml"
 DASHBOARDS = sorted((MONITORING / "dashboards").glob("*.json"))
 METRIC = re.compile(r"\b((?:vllm:|http_|haproxy_|guided_)[a-z0-9_]+|guided:[a-z0-9_:]+)")
 KINDS = {"_gauge_cls": "Gauge", "_counter_cls": "Counter", "_histogram_cls": "Histogram"}
+KINDS |= {"GaugeMetricFamily": "Gauge", "CounterMetricFamily": "Counter", "HistogramMetricFamily": "Histogram"}
 SUFFIXES = {"Gauge": [""], "Counter": ["_total"], "Histogram": ["_bucket", "_sum", "_count"]}
 
 
