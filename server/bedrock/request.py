@@ -10,7 +10,7 @@ from typing import Any
 
 from server.bedrock.schema import Shape, shape_of
 from server.errors import RequestRefused
-from server.guided_fields import read_constraint, without_constraint
+from server.guided_fields import REFERENCE, read_constraint, without_constraint
 
 TOOL = "answer"
 IGNORED = frozenset({"user", "metadata", "store"})  # for the caller's books; they change nothing about an answer
@@ -60,6 +60,8 @@ class Conversation:
 
 def read_request(body: Mapping[str, Any], *, max_tokens: int, strict: bool) -> Conversation:
     """Raises RequestRefused: a field that Bedrock cannot honour, or a malformed one. Nothing is dropped."""
+    if body.get(REFERENCE) is not None:
+        raise RequestRefused(f"{REFERENCE} is not supported on Bedrock: send the constraint", "not_enforced", REFERENCE)
     wanted = read_constraint(body)
     plain = without_constraint(body)
     plain.pop("response_format", None)

@@ -18,6 +18,7 @@ OBJECT = {"type": "object", "properties": {"a": {"type": "string"}}}
     [
         ({"guided_regex": "[0-9]+"}, "not_enforced", "guided_regex"),
         ({"guided_grammar": 'start: "a"'}, "not_enforced", "guided_grammar"),
+        ({"guided_ref": "0" * 64}, "not_enforced", "guided_ref"),
         ({"structured_outputs": {"regex": "a"}}, "not_enforced", "structured_outputs.regex"),
         ({"guided_choise": ["a"]}, "invalid_constraint", "guided_choise"),
         ({"guided_choice": []}, "invalid_constraint", "guided_choice"),

@@ -143,6 +143,15 @@ def test_without_a_pod_the_client_is_told_to_come_back_and_is_counted(tmp_path):
         assert int(counted[1]) == 1
 
 
+@pytest.mark.parametrize("path", ["/v1/guided/cache/flush", "/v1/guided/cache/flush/", "/v1/guided/cache"])
+def test_callers_do_not_empty_the_caches(tmp_path, backends, path):
+    with Router(tmp_path, backends[:1]) as router:
+        answer = router.client.post(path, json={})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
+        assert router.client.post("/v1/guided/compile", json={}).status_code == 200
+    assert len(backends[0].asked) == 1
+
+
 @pytest.mark.parametrize("affinity", ["constraint", "prefix", "both", "none"])
 def test_every_affinity_is_a_valid_configuration(tmp_path, backends, affinity):
     with Router(tmp_path, backends, f"router.affinity={affinity}") as router:
