@@ -80,10 +80,8 @@ def processes(server: LiveServer, what: str) -> list[psutil.Process]:
 
 def kill_workers(server: LiveServer) -> None:
     (nursery,) = [p for p in processes(server, "guided.workers.nursery") if p.parent().pid == server.process.pid]  # type: ignore[union-attr]
-    for _ in range(5):
-        for worker in nursery.children():
-            worker.kill()
-        time.sleep(0.2)
+    for worker in nursery.children():
+        worker.kill()
 
 
 def kill_nursery(server: LiveServer) -> None:

@@ -33,6 +33,7 @@ _CLOSING_AT_ONCE = 64  # indexes that wait for it
 _WARMED = 256  # constraints that are in memory again after a restart
 _USAGE_SECONDS = 30.0
 _STAGES = 1024
+_EXPLORING_SECONDS = 1.0  # CPU time, beyond what the first state takes, to find out how an answer may go on
 _TRIED = 10_000  # indexes that are known not to close; then they are tried again
 _GROWING_BYTES = 4096  # what this process keeps of an index that still grows
 
@@ -51,6 +52,7 @@ class Compiled:
     index: TokenIndex | None
     check: Callable[[list[int]], Awaitable[bool]]
     fewest_tokens: Callable[[], Awaitable[int | None]]
+    explore: Callable[[list[int]], Awaitable[bool]]
 
     async def satisfied_by(self, tokens: list[int]) -> bool:
         """Do these tokens, without the stop token, spell a complete answer?
@@ -221,9 +223,15 @@ class CompileService:
             outcome = await self.pool.run(self._job("check", constraint, tokens=tokens), Priority.CHECK)
             return outcome["complete"]
 
+        async def explore(tokens: list[int]) -> bool:
+            job = self._job("explore", constraint, tokens=tokens, exploring_seconds=_EXPLORING_SECONDS)
+            return (await self.pool.run(job, Priority.CHECK))["alive"]
+
         known: list[int | None] = []
 
         async def fewest_tokens() -> int | None:
+            if not known and index is not None:
+                known.append(await asyncio.to_thread(index.min_tokens, index.start))
             if not known:
                 try:
                     outcome = await self.pool.run(self._job("fewest", constraint), Priority.CHECK)
@@ -232,7 +240,7 @@ class CompileService:
                 known.append(outcome["fewest_tokens"])
             return known[0]
 
-        compiled = Compiled(constraint, index, check, fewest_tokens)
+        compiled = Compiled(constraint, index, check, fewest_tokens, explore)
         self.memory.put(constraint.digest, compiled, _GROWING_BYTES if index is None else index.memory_bytes)
         return compiled
 

@@ -30,6 +30,7 @@ from guided.errors import LimitExceeded
 from guided.vllm_adapters.params import to_extra_args
 from guided.workers import Overloaded
 from server.compile_service import Compiled
+from server.continuation import Continuation, can_continue
 from server.request_options import DEFAULTS, RequestOptions, refuse_small_budget
 
 logger = logging.getLogger(__name__)
@@ -64,17 +65,28 @@ class GuidedEngine(AsyncLLM):
         pending = pending_constraint.get()
         if pending is not None:
             refuse_small_budget(pending.fewest_tokens, sampling_params.max_tokens, pending.field)
-        params = with_constraint(sampling_params, pending, request_id)
-        outputs = super().generate(prompt, params, request_id, **options)
+        may_break_off = can_continue(sampling_params) and not self.vllm_config.use_v2_model_runner
+        params = with_constraint(sampling_params, pending, request_id, may_break_off=may_break_off)
+
+        def begin(prompt: Any, params: SamplingParams, request_id: str) -> AsyncGenerator[RequestOutput, None]:
+            return AsyncLLM.generate(self, prompt, params, request_id, **options)
+
+        outputs = begin(prompt, params, request_id)
         if pending is None:
             return outputs
         pending.generations += 1
         deltas = params.output_kind == RequestOutputKind.DELTA
-        return verified(outputs, pending.compiled, request_id, deltas=deltas)
+        continuation = Continuation(begin, params, request_id) if may_break_off else None
+        return verified(outputs, pending.compiled, request_id, deltas=deltas, continuation=continuation)
 
 
-def with_constraint(params: SamplingParams, pending: Pending | None, request_id: str) -> SamplingParams:
+def with_constraint(
+    params: SamplingParams, pending: Pending | None, request_id: str, *, may_break_off: bool = False
+) -> SamplingParams:
     """`params` with the constraint in `extra_args` and without vLLM's own structured outputs.
+
+    Args:
+        may_break_off: see `server.continuation`.
 
     Raises:
         VLLMValidationError: vLLM made a constraint of its own out of the request (a tool's schema), which we do not enforce.
@@ -86,13 +98,22 @@ def with_constraint(params: SamplingParams, pending: Pending | None, request_id:
     params = params.clone()
     params.structured_outputs = None
     params.extra_args = to_extra_args(
-        params.extra_args, pending.compiled.constraint, request_id, fit_budget=pending.options.fit_budget
+        params.extra_args,
+        pending.compiled.constraint,
+        request_id,
+        fit_budget=pending.options.fit_budget,
+        may_break_off=may_break_off,
     )
     return params
 
 
 async def verified(
-    outputs: AsyncGenerator[RequestOutput, None], compiled: Compiled, request_id: str, *, deltas: bool
+    outputs: AsyncGenerator[RequestOutput, None],
+    compiled: Compiled,
+    request_id: str,
+    *,
+    deltas: bool,
+    continuation: Continuation | None = None,
 ) -> AsyncGenerator[RequestOutput, None]:
     """Passes outputs on; one that claims to be complete and is not ends in an error instead of a wrong answer.
 
@@ -101,24 +122,55 @@ async def verified(
 
     Args:
         deltas: each output holds the tokens since the last one, not all of them.
+        continuation: how an answer goes on that was broken off where its index ends; None: it does not.
 
     Raises:
         GenerationError: HTTP 500, with the request id.
     """
     tokens: dict[int, list[int]] = defaultdict(list)  # number of the sample -> its tokens so far
-    async with aclosing(outputs):
-        async for output in outputs:
-            for sample in output.outputs:
-                seen = tokens[sample.index]
-                seen[0 if not deltas else len(seen) :] = sample.token_ids
-                if sample.finish_reason == "stop":
-                    text_tokens = seen[:-1]  # the last one is the stop token
-                    if not await _satisfied(compiled, text_tokens):
+    while True:
+        broken_off = None
+        async with aclosing(outputs):
+            async for part in outputs:
+                output = part if continuation is None else continuation.joined(part)
+                for sample in output.outputs:
+                    seen = tokens[sample.index]
+                    seen[0 if not deltas else len(seen) :] = sample.token_ids
+                    if sample.finish_reason != "stop" or await _satisfied(
+                        compiled, seen[:-1]
+                    ):  # the last one is the stop token
+                        continue
+                    del seen[-1]
+                    if continuation is None or not await _explored(compiled, seen, len(continuation.tokens)):
                         logger.error(
                             "request %s ended after %d tokens, its constraint incomplete", request_id, len(seen)
                         )
                         raise GenerationError(f"request {request_id} could not be completed under its constraint")
-            yield output
+                    broken_off = output
+                if broken_off is None:
+                    yield output
+        if broken_off is None:
+            return
+        assert continuation is not None
+        rest = continuation.break_off(broken_off, list(tokens[0]))
+        if rest is not None:
+            yield rest
+        outputs = continuation.go_on()
+
+
+async def _explored(compiled: Compiled, tokens: list[int], before: int) -> bool:
+    """May an answer that was broken off go on? A worker has explored the index from there then.
+
+    Args:
+        before: tokens that it had when it was last broken off: without a new one it never ends.
+    """
+    if compiled.index is not None or (before and len(tokens) <= before):
+        return False
+    try:
+        return await compiled.explore(tokens)
+    except (LimitExceeded, Overloaded) as error:
+        logger.error("an index could not be explored: %s", error)
+        return False
 
 
 async def _satisfied(compiled: Compiled, tokens: list[int]) -> bool:

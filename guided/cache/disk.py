@@ -29,7 +29,10 @@ logger = logging.getLogger(__name__)
 
 _TOUCH_SECONDS = 60.0  # a file's time of last use is this exact
 _SCANS_PER_CAPACITY = 64  # the folder is looked through whenever 1/64 of its capacity was written by this process
-_KEEP = 0.9  # part of the capacity that is left after files were removed
+_FULL, _KEEP = (
+    0.85,
+    0.75,
+)  # parts of the capacity: from where files are removed, and how far. The rest is for other processes
 _POLL_SECONDS = 0.02
 
 
@@ -92,12 +95,12 @@ class Disk:
             return None
 
     def stamp(self, digest: str) -> tuple[int, int] | None:
-        """Changes when the file is replaced; None where there is none."""
+        """Changes when the file is replaced, not when it is used; None where there is none."""
         try:
             status = self.path(digest).stat()
         except OSError:
             return None
-        return status.st_ino, status.st_mtime_ns
+        return status.st_ino, status.st_size
 
     def save(self, index: TokenIndex, constraint: Constraint) -> bytearray:
         """Writes an index, if it can be written; the bytes of the file."""
@@ -181,8 +184,7 @@ class Disk:
                 files.append((status.st_mtime, 512 * status.st_blocks, path))
         self.oldest_seconds = time.time() - min((modified for modified, _, _ in files), default=time.time())
         used = sum(size for _, size, _ in files)
-        margin = self.capacity_bytes // _SCANS_PER_CAPACITY
-        if used > self.capacity_bytes - margin:
+        if used > _FULL * self.capacity_bytes:
             for _, size, path in sorted(files):
                 if used <= _KEEP * self.capacity_bytes:
                     break

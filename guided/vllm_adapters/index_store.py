@@ -7,8 +7,10 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from guided.automaton.network import Network
 from guided.cache import Disk, Memory, default_folder
 from guided.compiler import TokenIndex, compile, writable_network
+from guided.constraint import Constraint
 from guided.errors import LimitExceeded
 from guided.limits import Budget, Limits
 from guided.vllm_adapters.params import GuidedParams
@@ -18,7 +20,12 @@ logger = logging.getLogger(__name__)
 
 # What a constraint without a file may hold up the batch for: most are closed by then and cost the host nothing from then on.
 _CLOSING = Limits(states=4_000, seconds=0.05)
+_LARGE = 16_000  # characters of a constraint whose network is not built in a step of the engine
 _GROWTH = Limits(seconds=1.0)  # of one state of an index that still grows: the batch waits
+
+
+class BrokenOff(LimitExceeded):
+    """A request ends here, before its answer is complete: what comes next would hold up the batch. See `server.continuation`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +52,8 @@ class IndexStore:
         self._limits = limits or Limits()
         self._kept: Memory[_Kept] = Memory(capacity_bytes)
         self._warned = False
-        self._disk = Disk(
-            folder or default_folder(),
-            vocabulary,
-            rebuild=lambda constraint: writable_network(constraint, vocabulary, Budget(self._limits)),
-        )
+        self._patient: set[str] = set()  # digests of constraints with a request that may not be broken off
+        self._disk = Disk(folder or default_folder(), vocabulary, rebuild=self._rebuild)
 
     def get(self, params: GuidedParams) -> TokenIndex:
         """The index of the constraint.
@@ -57,6 +61,8 @@ class IndexStore:
         Raises:
             ConstraintError: there is no file, and it does not compile here, although a worker compiled it before.
         """
+        if not params.may_break_off:
+            self._patient.add(params.digest)
         kept = self._kept.get(params.digest)
         if kept is not None and (kept.index.is_closed or kept.stamp == self._disk.stamp(params.digest)):
             return kept.index
@@ -70,6 +76,16 @@ class IndexStore:
             index = self._compiled(params)
         self._kept.put(params.digest, _Kept(index, stamp), index.memory_bytes)
         return index
+
+    def _rebuild(self, constraint: Constraint) -> Network:
+        """The network of an index that needs a rule which its file does not have: for a large constraint, seconds of work.
+
+        Raises:
+            BrokenOff: the request is to go on elsewhere.
+        """
+        if len(constraint.canonical_text) > _LARGE and constraint.digest not in self._patient:
+            raise BrokenOff("the index does not reach on, and the batch does not wait for it", limit="seconds")
+        return writable_network(constraint, self._vocabulary, Budget(self._limits))
 
     def _compiled(self, params: GuidedParams) -> TokenIndex:
         """Compiled while the batch waits: the disk tier does not work, or the gateway is on another host."""

@@ -23,12 +23,16 @@ class GuidedParams:
         canonical_text: of the constraint, to compile it where the store does not have it.
         request_id: only for the log.
         fit_budget: the answer has to be complete within the request's tokens.
+        may_break_off: the request may be ended where its index would hold up the batch; the gateway goes on with it.
+        prefix: tokens at the end of the prompt that belong to the answer: it was broken off after them.
     """
 
     digest: str
     canonical_text: str
     request_id: str
     fit_budget: bool
+    may_break_off: bool = False
+    prefix: int = 0
 
     @property
     def constraint(self) -> Constraint:
@@ -36,12 +40,18 @@ class GuidedParams:
 
 
 def to_extra_args(
-    extra_args: Mapping[str, Any] | None, constraint: Constraint, request_id: str, *, fit_budget: bool = True
+    extra_args: Mapping[str, Any] | None,
+    constraint: Constraint,
+    request_id: str,
+    *,
+    fit_budget: bool = True,
+    may_break_off: bool = False,
 ) -> dict[str, Any]:
     """A copy of `extra_args` in which the constraint travels as well.
 
     Args:
         fit_budget: the answer has to be complete within the request's tokens; a request whose budget fits no answer fails.
+        may_break_off: see `GuidedParams`.
     """
     travelling = {
         "format": FORMAT_VERSION,
@@ -49,8 +59,15 @@ def to_extra_args(
         "constraint": constraint.canonical_text,
         "request_id": request_id,
         "fit_budget": fit_budget,
+        "may_break_off": may_break_off,
+        "prefix": 0,
     }
     return {**(extra_args or {}), KEY: travelling}
+
+
+def with_prefix(extra_args: Mapping[str, Any], prefix: int) -> dict[str, Any]:
+    """A copy of what `to_extra_args` gave, for a request whose prompt ends with `prefix` tokens of the answer."""
+    return {**extra_args, KEY: {**extra_args[KEY], "prefix": prefix}}
 
 
 def from_extra_args(extra_args: Mapping[str, Any] | None) -> GuidedParams | None:
@@ -65,13 +82,18 @@ def from_extra_args(extra_args: Mapping[str, Any] | None) -> GuidedParams | None
     if not isinstance(travelling, Mapping) or travelling.get("format") != FORMAT_VERSION:
         raise ValueError(f"extra_args[{KEY!r}] is not a constraint of format version {FORMAT_VERSION}")
     return GuidedParams(
-        travelling["digest"], travelling["constraint"], travelling["request_id"], travelling["fit_budget"]
+        travelling["digest"],
+        travelling["constraint"],
+        travelling["request_id"],
+        travelling["fit_budget"],
+        travelling["may_break_off"],
+        travelling["prefix"],
     )
 
 
 def token_budget(guided: GuidedParams, max_tokens: int | None, prompt_tokens: int, max_model_len: int) -> int | None:
-    """Most output tokens that the engine lets the request have; None where the answer need not fit."""
+    """Most tokens that the engine lets the answer have, those in the prompt counted; None where the answer need not fit."""
     if not guided.fit_budget:
         return None
     room = max_model_len - prompt_tokens
-    return room if max_tokens is None else min(max_tokens, room)
+    return guided.prefix + (room if max_tokens is None else min(max_tokens, room))

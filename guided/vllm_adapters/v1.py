@@ -6,7 +6,8 @@ between the two the runner replaces the placeholders that it wrote for tokens st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
@@ -20,6 +21,21 @@ from guided.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from vllm import SamplingParams
     from vllm.config import VllmConfig
+
+
+class Continued(Sequence[int]):
+    """An answer whose beginning is part of the prompt, before the live list of the output."""
+
+    def __init__(self, prefix: Sequence[int], output: Sequence[int]) -> None:
+        self._prefix, self._output = prefix, output
+
+    def __len__(self) -> int:
+        return len(self._prefix) + len(self._output)
+
+    def __getitem__(self, position: Any) -> Any:
+        assert isinstance(position, int) and position >= 0
+        count = len(self._prefix)
+        return self._prefix[position] if position < count else self._output[position - count]
 
 
 class GuidedLogitsProcessor(LogitsProcessor):
@@ -67,7 +83,10 @@ class GuidedLogitsProcessor(LogitsProcessor):
             assert guided is not None
             name, index = guided.request_id, self._store.get(guided)
             budget = token_budget(guided, params.max_tokens, len(prompt or ()), self._max_model_len)
-            self._masker.add(row, index, output=output, stop_tokens=stop_tokens, budget=budget, name=name)
+            written = (
+                Continued((prompt or ())[len(prompt or ()) - guided.prefix :], output) if guided.prefix else output
+            )
+            self._masker.add(row, index, output=written, stop_tokens=stop_tokens, budget=budget, name=name)
         except Exception as error:  # noqa: BLE001 - an exception here would end the engine and every request in it
             self._masker.add_failed(row, f"{type(error).__name__}: {error}", stop_tokens=stop_tokens, name=name)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
 
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.snapshot import StaleSnapshot
@@ -29,6 +31,20 @@ _WORTH_WRITING = 1.1  # an index that grew by this factor is written back
 _PATIENCE = 0.5  # part of the wall time that a job waits for others who compile the same constraint
 
 
+@dataclass(frozen=True, slots=True)
+class _Growing:
+    """An index that this worker goes on with.
+
+    Attributes:
+        stamp: of the file that it was read from or written to; None where there was none.
+        written_states: how many the file has.
+    """
+
+    index: TokenIndex
+    stamp: tuple[int, int] | None
+    written_states: int
+
+
 class Jobs:
     """The jobs of one vocabulary.
 
@@ -40,12 +56,13 @@ class Jobs:
         self._vocabulary = vocabulary
         self._store = store
         self._limits = limits
-        self._growing: Memory[TokenIndex] = Memory(_GROWING_BYTES)
+        self._growing: Memory[_Growing] = Memory(_GROWING_BYTES)
         self._kinds: dict[str, Callable[..., Iterator[Message]]] = {
             "compile": self._compile,
             "close": self._close,
             "fetch": self._fetch,
             "check": self._check,
+            "explore": self._explore,
             "fewest": self._fewest,
             "describe": self._describe,
             "flush": self._flush,
@@ -127,44 +144,56 @@ class Jobs:
     def _check(self, job: Message, budget: Budget) -> Iterator[Message]:
         """Do "tokens" spell a complete answer? What the index learns on the way is kept."""
         constraint = Constraint.from_canonical(job["constraint"])
-        index, known = self._growing_index(constraint, budget)
+        growing = self._growing_index(constraint, budget)
         try:
-            complete = _spells_an_answer(index, job["tokens"])
+            complete = _spells_an_answer(growing.index, job["tokens"])
         except StaleSnapshot:  # cannot be gone on with: begin anew
-            index, known = self._begin(constraint, budget, Stages()), 0
-            complete = _spells_an_answer(index, job["tokens"])
+            growing = _Growing(self._begin(constraint, budget, Stages()), None, 0)
+            complete = _spells_an_answer(growing.index, job["tokens"])
         yield {"complete": complete}
-        self._growing.put(constraint.digest, index, index.memory_bytes)
-        if index.num_states > _WORTH_WRITING * known:
-            self._write_back(index, constraint)
+        if growing.index.num_states > _WORTH_WRITING * growing.written_states:
+            with self._store.alone(constraint.digest, 0.5):
+                if growing.stamp == self._store.disk.stamp(
+                    constraint.digest
+                ):  # else somebody learnt more, or closed it
+                    self._write(constraint, growing.index)
 
-    def _growing_index(self, constraint: Constraint, budget: Budget) -> tuple[TokenIndex, int]:
-        """The index, and how many states it had when it was last written."""
-        index = self._growing.get(constraint.digest)
-        if index is not None:
-            index.use_budget(budget)
-            return index, index.num_states
-        found = self._store.find(constraint.digest, budget)
-        if found is None:
-            return self._begin(constraint, budget, Stages()), 0
-        return found.stored.index, found.stored.index.num_states
+    def _explore(self, job: Message, budget: Budget) -> Iterator[Message]:
+        """Finds out what may come after "tokens", for "exploring_seconds", and writes the index; do they begin an answer at all?"""
+        constraint = Constraint.from_canonical(job["constraint"])
+        with self._store.alone(constraint.digest, _PATIENCE * job["wall_seconds"]):
+            index = self._growing_index(constraint, budget).index
+            state = _state_after(index, job["tokens"])
+            if state is not None and not index.is_closed:
+                explore(index, state, job["exploring_seconds"])
+                self._write(constraint, index)
+        yield {"alive": state is not None}
 
-    def _write_back(self, index: TokenIndex, constraint: Constraint) -> None:
-        """Keeps what was learnt, unless somebody else has learnt more."""
-        digest = constraint.digest
-        with self._store.alone(digest, 0.5):
-            found = self._store.find(digest)
-            if found is not None and (
-                found.stored.index.is_closed or found.stored.index.num_states >= index.num_states
-            ):
-                self._growing.drop(digest)
-                return
-            self._store.share(digest, self._store.keep(index, constraint))
+    def _growing_index(self, constraint: Constraint, budget: Budget) -> _Growing:
+        """The index as it was last written, with the network in memory where this worker had it before."""
+        stamp = self._store.disk.stamp(constraint.digest)
+        known = self._growing.get(constraint.digest)
+        if known is None or known.stamp != stamp:
+            found = self._store.find(constraint.digest, budget)
+            index = self._begin(constraint, budget, Stages()) if found is None else found.stored.index
+            known = _Growing(index, stamp, 0 if found is None else index.num_states)
+            self._growing.put(constraint.digest, known, index.memory_bytes)
+        known.index.use_budget(budget)
+        return known
+
+    def _write(self, constraint: Constraint, index: TokenIndex) -> None:
+        data = self._store.keep(index, constraint)
+        known = _Growing(index, self._store.disk.stamp(constraint.digest), index.num_states)
+        self._growing.put(constraint.digest, known, index.memory_bytes)
+        self._store.share(constraint.digest, data)
 
     def _fewest(self, job: Message, budget: Budget) -> Iterator[Message]:
         """How many tokens the shortest answer needs; see `guided.index.fewest`."""
-        index, _ = self._growing_index(Constraint.from_canonical(job["constraint"]), budget)
-        yield {"fewest_tokens": fewest_tokens(index)}
+        yield {
+            "fewest_tokens": fewest_tokens(
+                self._growing_index(Constraint.from_canonical(job["constraint"]), budget).index
+            )
+        }
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 
@@ -191,15 +220,34 @@ def close(index: TokenIndex, seconds: float, budget: Budget) -> None:
             index.use_budget(budget)
 
 
-def _spells_an_answer(index: TokenIndex, tokens: list[int]) -> bool:
+def explore(index: TokenIndex, state: int, seconds: float) -> None:
+    """Computes the rows of a state and of those that follow it, breadth first by bytes, until the (CPU) time is over."""
+    end = time.process_time() + seconds
+    automaton = index.automaton
+    seen, queue = {state}, [state]
+    for current in queue:
+        index.mask(current)
+        if time.process_time() > end:
+            return
+        for following in np.unique(automaton.machine.delta[current, : automaton.num_classes]).tolist():
+            if following >= 0 and following not in seen:
+                seen.add(following)
+                queue.append(following)
+
+
+def _state_after(index: TokenIndex, tokens: list[int]) -> int | None:
     state = index.start
     for token in tokens:
         following = index.advance(state, token)
         if following is None:
-            return False
+            return None
         state = following
-    index.mask(state)
-    return index.is_accepting(state)
+    return state
+
+
+def _spells_an_answer(index: TokenIndex, tokens: list[int]) -> bool:
+    state = _state_after(index, tokens)
+    return state is not None and index.is_accepting(state)
 
 
 def _outcome(index: TokenIndex, tier: str, stages: Stages) -> Message:

@@ -44,8 +44,8 @@ class FakeCompileService:
         return compiled(constraint, TextIndex("ok"))
 
 
-def compiled(constraint: Constraint, index: TextIndex) -> Compiled:
-    """As the compile service gives it."""
+def compiled(constraint: Constraint, index: TextIndex, *, growing: bool = False) -> Compiled:
+    """As the compile service gives it; a growing index stays with the workers, who explore it when they are asked."""
 
     async def check(tokens: list[int]) -> bool:
         return spells_an_answer(index, tokens)  # type: ignore[arg-type]
@@ -53,7 +53,10 @@ def compiled(constraint: Constraint, index: TextIndex) -> Compiled:
     async def fewest_tokens() -> int:
         return len(index.text)
 
-    return Compiled(constraint, index, check, fewest_tokens)  # type: ignore[arg-type]
+    async def explore(tokens: list[int]) -> bool:
+        return all(index.advance(state, token) is not None for state, token in enumerate(tokens))
+
+    return Compiled(constraint, None if growing else index, check, fewest_tokens, explore)  # type: ignore[arg-type]
 
 
 def sample(tokens: list[int], finish_reason: str | None = None, index: int = 0) -> SimpleNamespace:

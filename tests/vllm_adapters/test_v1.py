@@ -12,7 +12,7 @@ from vllm.v1.sample.logits_processor.state import BatchUpdateBuilder
 
 import guided
 from guided.constraint import Constraint
-from guided.vllm_adapters.params import KEY, to_extra_args
+from guided.vllm_adapters.params import KEY, to_extra_args, with_prefix
 from guided.vllm_adapters.v1 import GuidedLogitsProcessor
 
 EOS = 2  # of the embedded model
@@ -189,3 +189,23 @@ def test_index_of_the_batch_agrees_with_the_library(batch, vocabulary):
 
 def test_it_is_not_argmax_invariant(batch):
     assert LogitsProcessors([batch.processor]).non_argmax_invariant == [batch.processor]
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_an_answer_that_began_in_the_prompt_goes_on(batch, vocabulary, written):
+    """A request that was broken off comes back with its tokens at the end of the prompt."""
+    answer = [
+        int(next(t for t in range(vocabulary.size) if vocabulary.bytes_of(t) == piece)) for piece in (b"N", b"E", b"U")
+    ]
+    batch.add(0, SENTIMENT, list(answer))
+    asked = params(SENTIMENT)
+    asked.extra_args = with_prefix(asked.extra_args, written)
+    output = answer[written:]
+    batch.rows[1] = output
+    batch.builder.added.append((1, asked, [1, 2, 3, *answer[:written]], output))
+    _, after = batch.step()
+    assert torch.equal(after[0].isinf(), after[1].isinf())
+    for row in (0, 1):
+        batch.rows[row].append(answer[2])  # "UU" is in no answer
+    _, after = batch.step()
+    assert after[1].isfinite().nonzero().flatten().tolist() == [EOS]
