@@ -50,7 +50,7 @@ async def plain(client: httpx.AsyncClient, server: LiveServer, count: int, over:
 
 
 def gaps(answers: list[Streamed]) -> dict[str, float]:
-    values = [gap for answer in answers for gap in answer.gaps_ms]
+    values = [gap for answer in answers for gap in answer.gaps_ms] or [0.0]
     return {
         "p50": round(float(np.median(values)), 1),
         "p99": round(float(np.percentile(values, 99)), 1),

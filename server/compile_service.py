@@ -114,6 +114,7 @@ class CompileService:
         """Returns when constraints can be compiled; those used most in the last run are in memory then. Raises OSError."""
         await self.pool.start()
         for digest in await asyncio.to_thread(self._usage.of_last_run, _WARMED):
+            self._tried.add(digest)  # what did not close in the last run need not be tried at every start
             await self.find(digest)
         self._saving = asyncio.create_task(self._save_usage())
 
@@ -258,15 +259,19 @@ class CompileService:
         self._closing[digest].add_done_callback(lambda _: self._closing.pop(digest, None))
 
     async def _close(self, constraint: Constraint) -> None:
-        job = self._job("close", constraint, closing_seconds=_CLOSE_SECONDS)
         try:
-            outcome = await self.pool.run(job, Priority.BACKGROUND)
+            await self._close_now(constraint, Priority.BACKGROUND)
         except (ConstraintError, Overloaded):  # nothing is lost, and a machine that is less busy may manage
             self._tried.discard(constraint.digest)
-            return
+
+    async def _close_now(self, constraint: Constraint, priority: Priority, caller: str = NOBODY) -> dict[str, Any]:
+        """Closes an index if a few seconds suffice; the worker's outcome. Raises what `compile` does."""
+        job = self._job("close", constraint, closing_seconds=_CLOSE_SECONDS)
+        outcome = await self.pool.run(job, priority, caller)
         stored = await asyncio.to_thread(self.disk.load, constraint.digest) if outcome["closed"] else None
         if stored is not None:
             self._remember(constraint, stored.index)
+        return outcome
 
     # --- for the routes -----------------------------------------------------------------------------------------------
 
@@ -295,10 +300,10 @@ class CompileService:
     async def describe(self, constraint: Constraint, caller: str = NOBODY) -> dict[str, Any]:
         """Compiles a constraint and says what there is to know of it. Raises what `compile` does."""
         await self.compile(constraint, caller)
-        outcome = await self.pool.run(self._job("compile", constraint), Priority.LONG, caller)
+        outcome = await self._close_now(constraint, Priority.LONG, caller)
         facts = await self.pool.run(self._job("describe", constraint), Priority.LONG, caller)
         sizes = {name: outcome[name] for name in ("closed", "states", "rows", "bytes")}
-        seconds = self._stages.get(constraint.digest) or outcome["stages"]
+        seconds = {**(self._stages.get(constraint.digest) or {}), **outcome["stages"]}
         return {"digest": constraint.digest, **sizes, **facts, "seconds": seconds}
 
     async def flush(self) -> dict[str, int]:

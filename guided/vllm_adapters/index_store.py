@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 # What a constraint without a file may hold up the batch for: most are closed by then and cost the host nothing from then on.
 _CLOSING = Limits(states=4_000, seconds=0.05)
 _LARGE = 16_000  # characters of a constraint whose network is not built in a step of the engine
-_GROWTH = Limits(seconds=1.0)  # of one state of an index that still grows: the batch waits
+_GROWTH = Limits(seconds=5.0)  # of one state of an index that still grows: the batch waits
 
 
 class BrokenOff(LimitExceeded):
@@ -61,13 +61,18 @@ class IndexStore:
         Raises:
             ConstraintError: there is no file, and it does not compile here, although a worker compiled it before.
         """
-        if not params.may_break_off:
+        if not params.may_break_off and len(params.canonical_text) > _LARGE:
             self._patient.add(params.digest)
-        kept = self._kept.get(params.digest)
-        if kept is not None and (kept.index.is_closed or kept.stamp == self._disk.stamp(params.digest)):
+        index = self._current(params)
+        index.use_budget(Budget(self._limits if params.digest in self._patient else _GROWTH))
+        return index
+
+    def _current(self, params: GuidedParams) -> TokenIndex:
+        """The index that is kept, unless its file was replaced; otherwise what the file has now."""
+        kept, stamp = self._kept.get(params.digest), self._disk.stamp(params.digest)
+        if kept is not None and (kept.index.is_closed or kept.stamp == stamp):
             return kept.index
-        stamp = self._disk.stamp(params.digest)
-        stored = self._disk.load(params.digest, Budget(_GROWTH)) if stamp is not None else None
+        stored = self._disk.load(params.digest) if stamp is not None else None
         if stored is not None:
             index = stored.index
         elif kept is not None:
@@ -94,7 +99,6 @@ class IndexStore:
             logger.warning("constraint %s has no index file: it is compiled in the engine, which waits", params.digest)
         index = compile(params.constraint, self._vocabulary, self._limits)
         self._close(index)
-        index.use_budget(Budget(_GROWTH))
         return index
 
     def _close(self, index: TokenIndex) -> None:
