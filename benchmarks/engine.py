@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,7 +19,6 @@ import torch
 import guided
 from guided.masking import BatchMasker
 from guided.vocabulary import Vocabulary
-from scripts.prepare_model import default_target
 
 COLUMNS = 128_256
 BATCHES = (1, 8, 16, 64, 256)
@@ -113,73 +113,18 @@ def measure_masker(steps: int, batches: tuple[int, ...]) -> dict[str, dict[str, 
     return results
 
 
-# --- the engine -------------------------------------------------------------------------------------------------------
-
-
-def engine_conditions() -> dict[str, Any]:
-    """Name -> constraint, or None. 64 tokens of each, whatever the model would like."""
-    string = {"type": "string", "minLength": 2000}
-    return {
-        "plain": None,
-        "regex": guided.Constraint.regex(r"[A-Za-z ,.]{2000,2500}"),
-        "json_simple": guided.Constraint.json_schema(
-            {"type": "object", "properties": {"a": string}, "required": ["a"]}
-        ),
-        "json_complex": guided.Constraint.json_schema(
-            {
-                "type": "object",
-                "properties": {
-                    "id": {"type": "integer"},
-                    "kind": {"enum": ["a", "b", "c"]},
-                    "tags": {"type": "array", "items": {"type": "string", "maxLength": 10}, "minItems": 200},
-                },
-                "required": ["id", "kind", "tags"],
-            }
-        ),
-        "grammar": guided.Constraint.grammar('start: item+\nitem: "(" item* ")" | WORD " "\nWORD: /[a-z]{200,}/\n'),
-    }
-
-
-def measure_engine(tokens: int, repeats: int, batches: tuple[int, ...]) -> dict[str, dict[str, float]]:
-    """Ratios to unguided, medians of `repeats` rounds in which the conditions take turns."""
-    from vllm import LLM, SamplingParams
-
-    from guided.vllm_adapters.params import to_extra_args
-    from guided.vllm_adapters.select import V1
-
-    model = LLM(
-        str(default_target()), dtype="float32", enforce_eager=True, max_model_len=512, max_num_seqs=max(batches),
-        logits_processors=[V1],
-    )  # fmt: skip
-    conditions: dict[str, Callable[[int], float]] = {}
-    for name, constraint in engine_conditions().items():
-
-        def run(batch: int, constraint: Any = constraint) -> float:
-            extra = None if constraint is None else to_extra_args(None, constraint, "bench", fit_budget=False)
-            params = SamplingParams(max_tokens=tokens, min_tokens=tokens, temperature=0.0, extra_args=extra)
-            begin = time.perf_counter()
-            outputs = model.generate(["Once upon a time"] * batch, params, use_tqdm=False)
-            seconds = time.perf_counter() - begin
-            assert all(len(output.outputs[0].token_ids) == tokens for output in outputs)
-            return seconds
-
-        conditions[name] = run
-    ratios: dict[str, dict[str, float]] = {}
-    for batch in batches:
-        times: dict[str, list[float]] = {name: [] for name in conditions}
-        for round_number in range(repeats + 1):
-            for name, condition in conditions.items():
-                seconds = condition(batch)
-                if round_number:  # the first round warms up
-                    times[name].append(seconds)
-        plain = statistics.median(times["plain"])
-        for name, values in times.items():
-            ratios.setdefault(name, {})[str(batch)] = round(plain / statistics.median(values), 3)
-            print(
-                f"batch {batch:3} {name:14} {statistics.median(values):7.3f} s  ratio {ratios[name][str(batch)]}",
-                flush=True,
-            )
-    return ratios
+def in_a_process(task: dict[str, Any]) -> dict[str, Any]:
+    """What `benchmarks.generations` prints last, in a process that has not imported anything of ours before the engine."""
+    command = [sys.executable, "-m", "benchmarks.generations", json.dumps(task)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        last = ""
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last = line
+    if process.returncode:
+        raise SystemExit(process.returncode)
+    return json.loads(last)
 
 
 def main() -> None:
@@ -189,12 +134,14 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 16])
+    parser.add_argument("--kinds", nargs="+", default=["regex", "json_simple", "json_complex", "grammar"])
     options = parser.parse_args()
     result: dict[str, Any] = {"host_us": measure_masker(options.steps, BATCHES)}
     worst = {b: max(sum(result["host_us"][f"{name} compiled"][b][:2]) for name in CONSTRAINTS) for b in ("1", "256")}
     result["host_us_per_request_step"] = {batch: round(value, 2) for batch, value in worst.items()}
     if options.engine:
-        result["ratios"] = measure_engine(options.tokens, options.repeats, tuple(options.batches))
+        task = {name: getattr(options, name) for name in ("tokens", "repeats", "batches", "kinds")}
+        result |= in_a_process(task)
     print(json.dumps(result))
 
 
