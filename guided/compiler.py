@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 
+from guided.automaton.avoiding import avoiding
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import Network
+from guided.automaton.preface import read_first
 from guided.constraint import Constraint
 from guided.errors import InvalidConstraint, LimitExceeded, Unsatisfiable
 from guided.index.dead_ends import spells_every_byte
@@ -94,6 +96,14 @@ def build_network(constraint: Constraint, budget: Budget) -> Network:
         ConstraintError: the constraint is refused.
     """
     budget.check_size(len(constraint.canonical_text.encode()))
+    network = _front_end(constraint, budget)
+    marker, strings = constraint.options.get("after"), constraint.options.get("avoid")
+    if marker is not None:
+        read_first(network, marker)
+    return network if strings is None else avoiding(network, strings, budget)
+
+
+def _front_end(constraint: Constraint, budget: Budget) -> Network:
     value, options = constraint.value, constraint.options
     # A front end is imported when it is first needed: the engine process and most servers need one or two of them.
     match constraint.kind:

@@ -27,7 +27,7 @@ GRAMMAR_SYNTAX = ("lark", "gbnf")
 
 @dataclass(frozen=True)
 class Constraint:
-    """One constraint; build it with `json_schema`, `regex`, `choice` or `grammar`.
+    """One constraint; build it with `json_schema`, `regex`, `choice` or `grammar`, then `after` and `avoiding`.
 
     Attributes:
         kind: "json" | "regex" | "choice" | "grammar".
@@ -59,7 +59,7 @@ class Constraint:
         Raises:
             InvalidConstraint: not JSON, not an object or boolean, or an option that does not exist.
         """
-        options = {
+        options: dict[str, Any] = {
             "whitespace": _one_of("whitespace", whitespace, WHITESPACE),
             "additional_properties": _one_of("additional_properties", additional_properties, ADDITIONAL_PROPERTIES),
             "property_order": _one_of("property_order", property_order, PROPERTY_ORDER),
@@ -95,13 +95,34 @@ class Constraint:
         options = {} if syntax is None else {"syntax": _one_of("grammar_syntax", syntax, GRAMMAR_SYNTAX)}
         return cls._make("grammar", _text("grammar", text), options)
 
+    def after(self, marker: str) -> Constraint:
+        """The constraint holds after the first `marker` of an output; what comes before is any text.
+
+        Raises:
+            InvalidConstraint: the marker is not a string, or empty.
+        """
+        if not _text("after", marker):
+            raise InvalidConstraint("the marker is empty")
+        return self._make(self.kind, self.value, {**self.options, "after": marker})
+
+    def avoiding(self, strings: Iterable[str]) -> Constraint:
+        """As this one, without the outputs that contain one of the strings.
+
+        Raises:
+            InvalidConstraint: one of them is not a string, or empty.
+        """
+        avoided = sorted({_text("a string to keep out", string) for string in strings})
+        if "" in avoided:
+            raise InvalidConstraint("an empty string cannot be kept out")
+        return self._make(self.kind, self.value, {**self.options, "avoid": avoided}) if avoided else self
+
     @classmethod
     def from_canonical(cls, text: str) -> Constraint:
         """The constraint whose `canonical_text` is `text`."""
         return cls(json.loads(text)["kind"], text)
 
     @classmethod
-    def _make(cls, kind: Kind, value: Any, options: dict[str, str] | None = None) -> Constraint:
+    def _make(cls, kind: Kind, value: Any, options: dict[str, Any] | None = None) -> Constraint:
         try:
             text = json.dumps(
                 {"kind": kind, "value": value, "options": options or {}},
@@ -127,7 +148,7 @@ class Constraint:
         return self.parsed["value"]
 
     @property
-    def options(self) -> dict[str, str]:
+    def options(self) -> dict[str, Any]:
         return self.parsed["options"]
 
     @cached_property

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -77,7 +77,10 @@ class GuidedEngine(AsyncLLM):
         pending.generations += 1
         deltas = params.output_kind == RequestOutputKind.DELTA
         continuation = Continuation(begin, params, request_id) if may_break_off else None
-        return verified(outputs, pending.compiled, request_id, deltas=deltas, continuation=continuation)
+        filters = filters_of(params)
+        return verified(
+            outputs, pending.compiled, request_id, deltas=deltas, continuation=continuation, filters=filters
+        )
 
 
 def with_constraint(
@@ -107,6 +110,11 @@ def with_constraint(
     return params
 
 
+def filters_of(params: SamplingParams) -> list[str]:
+    """The fields of the request that may forbid a token before the constraint is asked."""
+    return [name for name in ("allowed_token_ids", "bad_words") if getattr(params, name)]
+
+
 async def verified(
     outputs: AsyncGenerator[RequestOutput, None],
     compiled: Compiled,
@@ -114,6 +122,7 @@ async def verified(
     *,
     deltas: bool,
     continuation: Continuation | None = None,
+    filters: Sequence[str] = (),
 ) -> AsyncGenerator[RequestOutput, None]:
     """Passes outputs on; one that claims to be complete and is not ends in an error instead of a wrong answer.
 
@@ -123,8 +132,10 @@ async def verified(
     Args:
         deltas: each output holds the tokens since the last one, not all of them.
         continuation: how an answer goes on that was broken off where its index ends; None: it does not.
+        filters: fields of the request that forbid tokens too.
 
     Raises:
+        VLLMValidationError: HTTP 400: the filters left nothing that the constraint allows.
         GenerationError: HTTP 500, with the request id.
     """
     tokens: dict[int, list[int]] = defaultdict(list)  # number of the sample -> its tokens so far
@@ -145,6 +156,12 @@ async def verified(
                         logger.error(
                             "request %s ended after %d tokens, its constraint incomplete", request_id, len(seen)
                         )
+                        if filters:
+                            cause = " and ".join(filters)
+                            raise VLLMValidationError(
+                                f"request {request_id} could not be completed: its {cause} leave no token that its constraint allows",
+                                parameter=filters[0],
+                            )
                         raise GenerationError(f"request {request_id} could not be completed under its constraint")
                     broken_off = output
                 if broken_off is None:

@@ -29,7 +29,6 @@ JSON_OBJECT = {"type": "object"}  # what response_format json_object promises
 # Fields that change where or how the output ends or is chosen, in ways that would break the promise.
 CONTRADICTIONS: dict[str, str] = {
     "use_beam_search": "beam search does not go through the masks",
-    "stop": "a stop string could cut the answer in the middle",
     "repetition_detection": "it could cut the answer in the middle",
     "include_stop_str_in_output": "it would add text behind the complete answer",
     "ignore_eos": "the answer has to end where the constraint is complete",
@@ -77,7 +76,29 @@ def read_constraint(body: Body, referred: Constraint | None = None) -> Wanted | 
             f"only one constraint per request, got {fields}", "conflicting_constraints", wanted[1].field
         )
     _refuse_contradictions(body, wanted[0].field)
-    return replace(wanted[0], options=read_options(body))
+    options = read_options(body)
+    constraint = _with_stop_strings(_after_marker(wanted[0].constraint, options.after), body.get("stop"))
+    return replace(wanted[0], constraint=constraint, options=options)
+
+
+def _after_marker(constraint: Constraint, marker: str | None) -> Constraint:
+    if marker is None:
+        return constraint
+    try:
+        return constraint.after(marker)
+    except ConstraintError as error:
+        raise from_constraint_error(error, "guided_options.after") from error
+
+
+def _with_stop_strings(constraint: Constraint, stop: Any) -> Constraint:
+    """The constraint without answers that a stop string would cut: what is left ends where it is complete."""
+    strings = [stop] if isinstance(stop, str) else stop
+    if not isinstance(strings, list):  # anything else is for vLLM's models to refuse
+        return constraint
+    try:
+        return constraint.avoiding(string for string in strings if string != "")  # vLLM ignores empty ones
+    except ConstraintError as error:
+        raise from_constraint_error(error, "stop") from error
 
 
 def refuse_any_constraint(body: Body, path: str) -> None:

@@ -15,9 +15,11 @@ class RequestOptions:
 
     Attributes:
         fit_budget: the answer has to be complete within the request's tokens.
+        after: the constraint holds after the first occurrence of this marker in the output, such as "</think>".
     """
 
     fit_budget: bool = True
+    after: str | None = None
 
 
 DEFAULTS = RequestOptions()
@@ -33,11 +35,10 @@ def read_options(body: Mapping[str, Any]) -> RequestOptions:
     given = body.get("guided_options") or {}
     values = {name: given[name] for name in NAMES if given.get(name) is not None}
     for name, value in values.items():
-        if not isinstance(value, bool):
+        wanted, words = (str, "a string") if name == "after" else (bool, "true or false")
+        if not isinstance(value, wanted):
             field = f"guided_options.{name}"
-            raise RequestRefused(
-                f"{field} must be true or false, not {type(value).__name__}", "invalid_constraint", field
-            )
+            raise RequestRefused(f"{field} must be {words}, not {type(value).__name__}", "invalid_constraint", field)
     return RequestOptions(**values)
 
 

@@ -11,7 +11,7 @@ from vllm.sampling_params import StructuredOutputsParams
 
 from guided.constraint import Constraint
 from guided.vllm_adapters.params import from_extra_args
-from server.engine import Pending, verified, with_constraint
+from server.engine import Pending, filters_of, verified, with_constraint
 from server.errors import RequestRefused
 from server.request_options import RequestOptions, refuse_small_budget
 from tests.server.fakes import TextIndex, compiled, output, sample, tokens_of
@@ -92,6 +92,22 @@ def test_samples_are_kept_apart():
 def test_incomplete_answer_that_stops_is_an_error(text):
     with pytest.raises(GenerationError, match="req-9"):
         run([output(sample([*tokens_of(text), EOS], "stop"))], deltas=False)
+
+
+def test_filters_of_the_request_are_named_where_they_left_nothing():
+    params = SamplingParams(bad_words=["x"], allowed_token_ids=[1])
+    outputs = [output(sample([EOS], "stop"))]
+
+    async def collect():
+        async def source():
+            for item in outputs:
+                yield item
+
+        async for _ in verified(source(), COMPILED, "req-9", deltas=False, filters=filters_of(params)):
+            pass
+
+    with pytest.raises(VLLMValidationError, match="req-9 .* allowed_token_ids and bad_words leave no token"):
+        asyncio.run(collect())
 
 
 @pytest.mark.parametrize("reason", ["length", "abort"])

@@ -172,8 +172,9 @@ REFUSED = [
     ({"tools": [TOOL, STRICT_TOOL]}, "tools.1.function.strict", "not_enforced"),
     ({"tools": [TOOL], "guided_regex": "a"}, "tools", "not_enforced"),
     ({"use_beam_search": True, "guided_regex": "a"}, "use_beam_search", "not_enforced"),
-    ({"stop": ["x"], "guided_regex": "a"}, "stop", "not_enforced"),
-    ({"stop": "x", "response_format": {"type": "json_object"}}, "stop", "not_enforced"),
+    ({"stop": ["x", 5], "guided_regex": "a"}, "stop", "invalid_constraint"),
+    ({"guided_regex": "a", "guided_options": {"after": 5}}, "guided_options.after", "invalid_constraint"),
+    ({"guided_regex": "a", "guided_options": {"after": ""}}, "guided_options.after", "invalid_constraint"),
     ({"ignore_eos": True, "guided_regex": "a"}, "ignore_eos", "not_enforced"),
     ({"repetition_detection": {"max_pattern_size": 4}, "guided_regex": "a"}, "repetition_detection", "not_enforced"),
     ({"include_stop_str_in_output": True, "guided_regex": "a"}, "include_stop_str_in_output", "not_enforced"),
@@ -248,3 +249,12 @@ def test_options_that_are_refused(body, words):
     with pytest.raises(RequestRefused, match=words) as raised:
         read_constraint(body)
     assert raised.value.param is not None and raised.value.param.startswith("guided_options")
+
+
+def test_stop_strings_and_a_marker_become_part_of_the_constraint():
+    body = {"guided_regex": "a+", "stop": ["y", "x", ""], "guided_options": {"after": "</think>"}}
+    wanted = read_constraint(body)
+    assert wanted is not None
+    assert wanted.constraint == Constraint.regex("a+").after("</think>").avoiding(["x", "y"])
+    assert read_constraint({"guided_regex": "a+", "stop": "x"}).constraint == Constraint.regex("a+").avoiding(["x"])  # type: ignore[union-attr]
+    assert read_constraint({"guided_regex": "a+", "stop": []}).constraint == Constraint.regex("a+")  # type: ignore[union-attr]
