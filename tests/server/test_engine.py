@@ -106,7 +106,7 @@ def test_filters_of_the_request_are_named_where_they_left_nothing():
         async for _ in verified(source(), COMPILED, "req-9", deltas=False, filters=filters_of(params)):
             pass
 
-    with pytest.raises(VLLMValidationError, match="req-9 .* allowed_token_ids and bad_words leave no token"):
+    with pytest.raises(VLLMValidationError, match=r"req-9 .* allowed_token_ids and bad_words leave no token"):
         asyncio.run(collect())
 
 
