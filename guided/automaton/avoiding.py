@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from guided.automaton import kernels
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import Network
 from guided.errors import LimitExceeded, Unsatisfiable
@@ -45,7 +46,7 @@ def avoiding(network: Network, strings: Sequence[str], budget: Budget) -> Networ
 def _expand_all(dfa: LazyDfa, budget: Budget) -> None:
     state = 0
     while state < dfa.num_states:
-        dfa.step(state, 0)
+        dfa.run(lambda: kernels.expand(dfa.network, dfa.machine, state))  # noqa: B023 - called at once
         state += 1
         if dfa.num_states > _MOST_STATES:
             raise LimitExceeded(

@@ -87,6 +87,7 @@ def _slice_successors(network, machine, slices, steps, rows, slice_, state, succ
     following = np.empty(FRONTIER, np.int32)
     here[0] = state
     size = 1
+    first = count
     for length in range(1, slices.longest[slice_] + 1):
         grown = dying = 0
         for i in range(size):
@@ -97,9 +98,9 @@ def _slice_successors(network, machine, slices, steps, rows, slice_, state, succ
             for j in range(found):
                 grown = insert(there, grown, following[j])
                 if grown == MIXED:
-                    return DONE, MIXED
+                    return DONE, _take_back(successors, seen, first, count)
             if found == MIXED or (dying > 0 and grown > 0):
-                return DONE, MIXED
+                return DONE, _take_back(successors, seen, first, count)
         if grown == 0:
             break
         here, there, size = there, here, grown
@@ -107,6 +108,14 @@ def _slice_successors(network, machine, slices, steps, rows, slice_, state, succ
             for i in range(size):
                 count = _add(successors, seen, stamp, count, here[i])
     return DONE, count
+
+
+@njit(cache=True)
+def _take_back(successors, seen, first, count):
+    """Forgets the states appended from `first` on, so that the walk may append them; MIXED."""
+    for i in range(first, count):
+        seen[successors[i]] = -1
+    return MIXED
 
 
 @njit(cache=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numba
 import numpy as np
 
+from guided.index.shortest import UNREACHABLE
 from guided.index.spelling import Speller
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Completions:
     @cached_property
     def horizon(self) -> int:
         """With more tokens left than this every allowed token leaves an answer that fits."""
-        return int(self.min_tokens.max()) + 1
+        return int(self.min_tokens[self.min_tokens < UNREACHABLE].max(initial=0)) + 1
 
     def fitting(self, state: int, tokens_after: int) -> np.ndarray:
         """uint32[ceil(vocabulary / 32)]: the allowed tokens after which `tokens_after` tokens can complete the answer."""

@@ -15,6 +15,7 @@ CONSTRAINTS = [
     guided.Constraint.json_schema(
         {"type": "object", "properties": {"name": {"type": "string"}, "n": {"type": "integer"}}, "required": ["name", "n"]}
     ),
+    guided.Constraint.regex(r"[0-9]+").after("###"),  # letters lead on to the marker, and of the marker on digits alone do
     guided.Constraint.grammar('start: "SELECT " NAME " FROM " NAME\nNAME: /[a-z]+/'),
 ]  # fmt: skip
 
