@@ -99,10 +99,12 @@ class Constraint:
         """The constraint holds after the first `marker` of an output; what comes before is any text.
 
         Raises:
-            InvalidConstraint: the marker is not a string, or empty.
+            InvalidConstraint: the marker is not a string, or empty, or the constraint has one already.
         """
         if not _text("after", marker):
             raise InvalidConstraint("the marker is empty")
+        if "after" in self.options:
+            raise InvalidConstraint("the constraint comes after a marker already")
         return self._make(self.kind, self.value, {**self.options, "after": marker})
 
     def avoiding(self, strings: Iterable[str]) -> Constraint:
@@ -111,7 +113,9 @@ class Constraint:
         Raises:
             InvalidConstraint: one of them is not a string, or empty.
         """
-        avoided = sorted({_text("a string to keep out", string) for string in strings})
+        avoided = sorted(
+            {*self.options.get("avoid", ()), *(_text("a string to keep out", string) for string in strings)}
+        )
         if "" in avoided:
             raise InvalidConstraint("an empty string cannot be kept out")
         return self._make(self.kind, self.value, {**self.options, "avoid": avoided}) if avoided else self

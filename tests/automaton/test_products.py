@@ -89,7 +89,13 @@ def test_options_of_a_constraint_are_part_of_its_digest():
     plain = guided.Constraint.regex("a")
     assert plain.avoiding([]) == plain
     assert plain.avoiding(["c", "b", "b"]) == plain.avoiding(["b", "c"]) != plain
+    assert plain.avoiding(["b"]).avoiding(["c"]) == plain.avoiding(["b", "c"])
     assert len({plain.digest, plain.after("x").digest, plain.after("y").digest, plain.avoiding(["x"]).digest}) == 4
-    for wrong in (lambda: plain.after(""), lambda: plain.avoiding([""]), lambda: plain.after("\ud800")):
+    for wrong in (
+        lambda: plain.after(""),
+        lambda: plain.avoiding([""]),
+        lambda: plain.after("\ud800"),
+        lambda: plain.after("x").after("y"),
+    ):
         with pytest.raises(InvalidConstraint):
             wrong()

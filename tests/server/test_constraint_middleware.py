@@ -296,7 +296,7 @@ def test_a_digest_stands_for_its_constraint():
         ({"guided_ref": "../../x"}, "unknown_reference"),
         ({"guided_ref": 7}, "invalid_constraint"),
         ({"guided_ref": Constraint.choice(["ok"]).digest, "guided_regex": "a"}, "conflicting_constraints"),
-        ({"guided_ref": Constraint.choice(["ok"]).digest, "stop": ["x"]}, "not_enforced"),
+        ({"guided_ref": Constraint.choice(["ok"]).digest, "ignore_eos": True}, "not_enforced"),
     ],
 )
 def test_references_that_are_refused(body, code):
