@@ -71,7 +71,7 @@ class Machine(NamedTuple):
     out_key: np.ndarray  # int64[work]: items of the closure that read a byte: state << 32 | set of stacks
     seen: np.ndarray  # int64[2^k >= 2 * work, 2]: scratch hash table of states: row of queue, closure number
     byte_edges: np.ndarray  # int32[work, 3]: leaving the configuration being expanded: label, target, set of stacks
-    patterns: np.ndarray  # int64[256, 2]: set of these edges that a class takes, and where that led
+    alike: np.ndarray  # int32[256]: scratch: classes that take the same of these edges
 
 
 @njit(cache=True)
@@ -307,63 +307,91 @@ def _move(network, machine, edges, byte_class):
 
 
 @njit(cache=True)
-def expand(network, machine, config):
-    """Fills delta[config, :]; classes that take the same edges share one closure. Returns a status."""
-    if machine.flags[config, EXPANDED]:
-        return DONE
+def step(network, machine, config, byte_class):
+    """Fills delta[config, byte_class], and whatever else takes no edge or the same edges. Returns a status."""
     edges = _byte_edges(network, machine, config)
     if edges < 0:
         return FULL
-    patterns = 0
-    for byte_class in range(machine.counts[CLASSES]):
-        bits = np.int64(0)
+    alike = 0
+    for other in range(machine.counts[CLASSES]):
+        if machine.delta[config, other] != UNKNOWN:
+            continue
+        takes_any = takes_other = False
         for edge in range(edges):
-            if network.set_has_class[machine.byte_edges[edge, 0], byte_class]:
-                bits |= np.int64(1) << (edge & 63)
-        result = DEAD
-        if bits != 0:
-            known = patterns
-            if edges <= 64:
-                known = 0
-                while known < patterns and machine.patterns[known, 0] != bits:
-                    known += 1
-            if known < patterns:
-                result = machine.patterns[known, 1]
-            else:
-                status, result = _move(network, machine, edges, byte_class)
-                if status != DONE:
-                    return status
-                machine.patterns[patterns, 0] = bits
-                machine.patterns[patterns, 1] = result
-                patterns += 1
-        machine.delta[config, byte_class] = result
+            takes = network.set_has_class[machine.byte_edges[edge, 0], other]
+            takes_any = takes_any or takes
+            if takes != network.set_has_class[machine.byte_edges[edge, 0], byte_class]:
+                takes_other = True
+                if takes_any:
+                    break
+        if not takes_any:
+            machine.delta[config, other] = DEAD
+        elif not takes_other:
+            machine.alike[alike] = other
+            alike += 1
+    if machine.delta[config, byte_class] != UNKNOWN:
+        return DONE
+    status, result = _move(network, machine, edges, byte_class)
+    if status != DONE:
+        return status
+    for i in range(alike):
+        machine.delta[config, machine.alike[i]] = result
+    return DONE
+
+
+@njit(cache=True)
+def expand(network, machine, config):
+    """Fills delta[config, :]. Returns a status."""
+    if machine.flags[config, EXPANDED]:
+        return DONE
+    for byte_class in range(machine.counts[CLASSES]):
+        if machine.delta[config, byte_class] == UNKNOWN:
+            status = step(network, machine, config, byte_class)
+            if status != DONE:
+                return status
     machine.flags[config, EXPANDED] = 1
     return DONE
 
 
 @njit(cache=True)
-def step(network, machine, config, byte_class):
-    """Fills delta[config, byte_class] alone, for a configuration of which few classes will be asked. Returns a status."""
-    edges = _byte_edges(network, machine, config)
-    if edges < 0:
-        return FULL
-    status, result = _move(network, machine, edges, byte_class)
-    if status == DONE:
-        machine.delta[config, byte_class] = result
-    return status
+def advance(network, machine, state, piece):
+    """The state after the bytes of a piece: (status, state or DEAD)."""
+    for byte in piece:
+        byte_class = machine.class_of[byte]
+        if machine.delta[state, byte_class] == UNKNOWN:
+            status = step(network, machine, state, byte_class)
+            if status != DONE:
+                return status, DEAD
+        state = machine.delta[state, byte_class]
+        if state == DEAD:
+            break
+    return DONE, state
 
 
 @njit(cache=True)
-def intern_tops(source, config, machine):
-    """A configuration in another machine with the tops of its stacks: (status, configuration, DEAD if there is no more to them)."""
+def intern_tops(source, config, without_base, machine):
+    """A configuration in another machine with the tops of its stacks: (status, configuration, DEAD if there is no more to them).
+
+    Args:
+        without_base: where a set of stacks is what other items have below their tops, or all that they have, nothing is kept of it.
+    """
     begin = source.config_begin[config]
     count = source.config_begin[config + 1] - begin
     if count > machine.out_key.size:
         machine.counts[FULL_ARRAY] = WORK
         return FULL, DEAD
+    base = np.int64(-1)
+    for i in range(count if without_base else 0):  # sets refer to earlier ones, so the base has the smallest number
+        stacks = np.int64(source.items[begin + i, 1])
+        if stacks >= FIRST_CELL and (base < 0 or stacks < base):
+            base = stacks
     any_cut = False
     for i in range(count):
-        stacks, cut = tops(source, machine, np.int64(source.items[begin + i, 1]))
+        stacks = np.int64(source.items[begin + i, 1])
+        if stacks == base:
+            stacks, cut = np.int64(ANY_STACKS), True
+        else:
+            stacks, cut = tops(source, machine, stacks)
         if stacks == NO_ROOM:
             return FULL, DEAD
         any_cut = any_cut or cut

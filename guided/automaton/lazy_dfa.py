@@ -111,18 +111,19 @@ class LazyDfa:
 
     def step(self, state: int, byte: int) -> int:
         """The state after one more byte, DEAD (-1) where it is not allowed."""
-        following = int(self.machine.delta[state, self.machine.class_of[byte]])
-        if following == UNKNOWN:
-            self.run(lambda: kernels.step(self.network, self.machine, state, self.machine.class_of[byte]))
-            following = int(self.machine.delta[state, self.machine.class_of[byte]])
-        return following
+        return self.advance(state, bytes((byte,)))
 
     def advance(self, state: int, data: bytes) -> int:
         """The state after `data`, DEAD where it leaves the language."""
-        for byte in data:
-            state = self.step(state, byte)
-            if state == DEAD:
-                break
+        delta, class_of = self.machine.delta, self.machine.class_of
+        for place, byte in enumerate(data):
+            following = int(delta[state, class_of[byte]])
+            if following == UNKNOWN:
+                rest = np.frombuffer(data[place:], np.uint8)
+                return self.run(lambda: kernels.advance(self.network, self.machine, state, rest))  # noqa: B023 - called at once
+            if following == DEAD:
+                return DEAD
+            state = following
         return state
 
     def matches(self, data: bytes) -> bool:
@@ -290,7 +291,7 @@ def new_machine(
         delta=np.empty((configs, classes), np.int32),
         class_of=np.zeros(256, np.uint8),
         **_scratch(work),
-        patterns=np.zeros((257, 2), np.int64),
+        alike=np.empty(256, np.int32),
     )
 
 

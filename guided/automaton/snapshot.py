@@ -76,7 +76,7 @@ def from_arrays(arrays: Arrays, rebuild: Callable[[], Network], budget: Budget) 
         **{name: arrays[name] for name in _KEPT},
         unions=np.zeros((8192, 3), np.int32),
         frames=np.empty((64, 4), np.int32),
-        patterns=np.zeros((257, 2), np.int64),
+        alike=np.empty(256, np.int32),
         **_scratch(_WORK),
     )
     dfa.source = _StoredNetwork(dfa, rebuild, arrays["late_rules"].tolist())

@@ -17,13 +17,16 @@ class TopsDfa(LazyDfa):
         self.machine.counts[CLASSES] = of.num_classes
         self._follow()
 
-    def tops_of(self, state: int) -> int:
+    def tops_of(self, state: int, without_base: bool) -> int:
         """The state here with the top of each stack of the other automaton's state and any stacks below; DEAD if there are only tops.
 
-        It reads what the other one reads until a call returns below the top; from there on it is marked ESCAPES.
+        It reads what the other one reads until a call returns below what is kept; from there on it is marked ESCAPES.
+
+        Args:
+            without_base: of the stacks that the state's innermost rule was called with, which are below all others, nothing is kept.
         """
         self._follow()
-        return self.run(lambda: kernels.intern_tops(self._of.machine, state, self.machine))
+        return self.run(lambda: kernels.intern_tops(self._of.machine, state, without_base, self.machine))
 
     @property
     def network_size(self) -> tuple[int, int, int, int]:

@@ -509,18 +509,3 @@ def fill_all(network, machine, slices, steps, rows, limit):
             return status
         rows.counts[FILLED] += 1
     return DONE
-
-
-@njit(cache=True)
-def advance(network, machine, state, piece):
-    """The state after the bytes of a piece: (status, state or DEAD)."""
-    for byte in piece:
-        byte_class = machine.class_of[byte]
-        if machine.delta[state, byte_class] == automaton.UNKNOWN:
-            status = step(network, machine, state, byte_class)
-            if status != DONE:
-                return status, DEAD
-        state = machine.delta[state, byte_class]
-        if state == DEAD:
-            break
-    return DONE, state

@@ -20,6 +20,7 @@ from guided.index.row_table import RowTable
 from guided.index.slices import Slices
 from guided.limits import Budget
 
+_FEW_NODES = 4096  # that are walked sooner than new tops are filled
 _NOTHING_OPEN = np.empty(0, np.int32)
 
 
@@ -33,6 +34,7 @@ class StackTops:
     def __init__(self, dfa: LazyDfa, slices: Slices) -> None:
         self.automaton = TopsDfa(dfa)
         self.table = RowTable(self.automaton, slices)
+        self._settling: dict[int, bool] = {}
 
     def of(self, state: int) -> int | None:
         """The tops of a state, with their row; None if they are all that there is.
@@ -40,12 +42,29 @@ class StackTops:
         Raises:
             LimitExceeded: the automaton or the rows outgrew their limits.
         """
-        tops = self.automaton.tops_of(state)
+        tops = self.automaton.tops_of(state, without_base=True)
         if tops == DEAD:
             return None
+        self._fill(tops)
+        if self._settles(tops):
+            return tops
+        tops = self.automaton.tops_of(state, without_base=False)
+        if tops == DEAD:
+            return None
+        self._fill(tops)
+        return tops
+
+    def _fill(self, tops: int) -> None:
         if self.table.row_id(tops) == UNKNOWN:
             self.table.fill(tops)
-        return tops
+
+    def _settles(self, tops: int) -> bool:
+        """Is little left open, so that it pays to know no more?"""
+        known = self._settling.get(tops)
+        if known is None:
+            ranges = self.open_ranges(tops)
+            known = self._settling[tops] = int((ranges[1::2] - ranges[::2]).sum()) <= _FEW_NODES
+        return known
 
     def allowed(self, tops: int) -> np.ndarray:
         """uint32[words]: tokens that are allowed whatever is below."""

@@ -96,9 +96,7 @@ class TokenIndex:
             return None
         name = self._special.get(token_id)
         data = self.vocabulary.bytes_of(token_id) if name is None else special_token_bytes(name)
-        piece = np.frombuffer(data, np.uint8)
-        dfa = self._dfa
-        following = dfa.run(lambda: kernels.advance(dfa.network, dfa.machine, state, piece))
+        following = self._dfa.advance(state, data)
         assert following != DEAD, "an allowed token survives"
         return following
 
