@@ -118,7 +118,7 @@ class Endings:
             builds += missing
 
     def below(self, config: int) -> int:
-        """Most bytes that any stack of a configuration needs below its top; from NOT_BUILT on where that is not known."""
+        """Most bytes that the stacks of a configuration need below what `TopsDfa.tops_of` keeps; from NOT_BUILT on where unknown."""
         self._follow_growth()
         return int(_most_below(self._dfa.machine, self._below, config))
 
@@ -401,15 +401,26 @@ def _config_lengths(machine, distance, below, configs):
 
 @njit(cache=True)
 def _most_below(machine, below, config):
+    """Of what `kernels.intern_tops` may cut off: the base, or what is below a top."""
     most = np.int64(0)
+    base = np.int64(machine.stacks.shape[0])
     for item in range(machine.config_begin[config], machine.config_begin[config + 1]):
         cell = np.int64(machine.items[item, 1])
+        if cell >= FIRST_CELL:
+            base = min(base, cell)
         while cell >= FIRST_CELL:
-            for end in range(1, below.shape[1]):
-                length = below[machine.stacks[cell, BELOW], end]
-                if length < FAR:
-                    most = max(most, length)
+            most = max(most, _most(below, machine.stacks[cell, BELOW]))
             cell = np.int64(machine.stacks[cell, REST])
+    return max(most, _most(below, base)) if base < machine.stacks.shape[0] else most
+
+
+@njit(cache=True)
+def _most(below, stacks):
+    """Of the ends that there are."""
+    most = np.int64(0)
+    for end in range(1, below.shape[1]):
+        if below[stacks, end] < FAR:
+            most = max(most, below[stacks, end])
     return most
 
 
