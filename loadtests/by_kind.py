@@ -1,0 +1,148 @@
+"""In: an OpenAI endpoint; out: latency, throughput and overhead by kind of constraint, under load.
+
+    python -m loadtests.by_kind [--url http://127.0.0.1:8000] [--streams 8] [--rounds 3] [--tokens 64]
+
+Each round sends a batch of `--streams` streams of each kind, one kind after the other, so that all kinds see the same weather. Every answer
+has exactly `--tokens` tokens where the constraint lets it. Overhead is what a kind's tokens per second lack of the unconstrained ones.
+Goodput counts requests whose first token came within --ttft-ms and whose later ones came within --itl-ms (the slowest in twenty).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from loadtests.first_look import LONG_TEXT, make_serve
+from loadtests.report import finish, median, percentiles, show
+from loadtests.requests import Streamed, stream
+from tests.live_server import LiveServer
+
+# Published overheads of guided decoding in percent, for comparison: regex, choice, JSON and grammar in the order of their cost.
+PUBLISHED_PERCENT = (1.5, 3.2, 6.8, 23.5)
+WORDS = [f"{first}{second} " for first in ("red", "blue", "grey", "pale") for second in ("stone", "water", "cloud")]
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "choice": {"guided_choice": [word * 400 for word in WORDS]},
+    "regex": {"guided_regex": r"[A-Za-z ,.']{800,4000}"},
+    "json": {"guided_json": LONG_TEXT},
+    "grammar": {"guided_grammar": 'start: item ("," item)*\nitem: "(" start ")" | /[a-z]{2,12}/'},
+}
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a kind's requests took; milliseconds, tokens and seconds."""
+
+    first: list[float] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)
+    per_token: list[float] = field(default_factory=list)
+    whole: list[float] = field(default_factory=list)
+    speeds: list[float] = field(default_factory=list)  # tokens per second of each batch
+    good: int = 0
+    sent: int = 0
+
+    def add(self, answer: Streamed, ttft_ms: float, itl_ms: float) -> None:
+        self.sent += 1
+        if answer.first_ms is None:
+            return
+        self.first.append(answer.first_ms)
+        self.gaps += answer.gaps_ms
+        self.whole.append(answer.first_ms + sum(answer.gaps_ms))
+        if answer.gaps_ms:
+            self.per_token.append(sum(answer.gaps_ms) / len(answer.gaps_ms))
+        slow = percentiles(answer.gaps_ms)["p95"] or 0.0
+        self.good += answer.finished and answer.first_ms <= ttft_ms and slow <= itl_ms
+
+
+async def batch(server: LiveServer, fields: dict[str, Any], streams: int, tokens: int) -> tuple[list[Streamed], float]:
+    """`streams` answers at the same time, and the seconds that all of them took."""
+    options = {"max_tokens": tokens, "min_tokens": tokens, "temperature": 1.0, "guided_options": {"fit_budget": False}}
+    if not fields:
+        del options["guided_options"]
+    async with httpx.AsyncClient(timeout=600, limits=httpx.Limits(max_connections=None)) as client:
+        begin = time.perf_counter()
+        answers = await asyncio.gather(
+            *(stream(client, server, **options, **fields, seed=seed) for seed in range(streams))
+        )
+        return answers, time.perf_counter() - begin
+
+
+async def measure(server: LiveServer, args: argparse.Namespace) -> dict[str, Seen]:
+    seen = {kind: Seen() for kind in KINDS}
+    for fields in KINDS.values():  # nobody's first request is measured
+        await batch(server, fields, 2, 4)
+    for number in range(args.rounds):
+        for kind, fields in KINDS.items():
+            answers, seconds = await batch(server, fields, args.streams, args.tokens)
+            for answer in answers:
+                if answer.status != 200 or answer.error:
+                    raise SystemExit(f"{kind}: {answer.status} {answer.error}")
+                seen[kind].add(answer, args.ttft_ms, args.itl_ms)
+            written = sum(len(answer.gaps_ms) + 1 for answer in answers if answer.first_ms is not None)
+            seen[kind].speeds.append(written / seconds)
+        print(f"round {number + 1} of {args.rounds}", file=sys.stderr, flush=True)
+    return seen
+
+
+def report(seen: dict[str, Seen]) -> dict[str, Any]:
+    plain = median(seen["plain"].speeds) or 1.0
+    figures = {}
+    for kind, kept in seen.items():
+        speed = median(kept.speeds) or 0.0
+        figures[kind] = {
+            "ttft_ms": percentiles(kept.first),
+            "itl_ms": percentiles(kept.gaps),
+            "tpot_ms": percentiles(kept.per_token),
+            "e2el_ms": percentiles(kept.whole),
+            "tokens_per_second": speed,
+            "overhead_percent": round(100 * (1 - speed / plain), 1),
+            "goodput": round(kept.good / kept.sent, 3),
+        }
+    columns = [
+        "kind",
+        "TTFT p50",
+        "p99",
+        "ITL p50",
+        "p95",
+        "p99",
+        "TPOT p50",
+        "E2EL p50",
+        "p99",
+        "tokens/s",
+        "overhead %",
+        "goodput",
+    ]
+    rows = [
+        [kind, f["ttft_ms"]["p50"], f["ttft_ms"]["p99"], f["itl_ms"]["p50"], f["itl_ms"]["p95"], f["itl_ms"]["p99"],
+         f["tpot_ms"]["p50"], f["e2el_ms"]["p50"], f["e2el_ms"]["p99"], f["tokens_per_second"], f["overhead_percent"], f["goodput"]]
+        for kind, f in figures.items()
+    ]  # fmt: skip
+    show("milliseconds; tokens per second of a whole batch, medians of the rounds", columns, rows)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", help="a server that is running; without it `make serve` is started and stopped")
+    parser.add_argument("--streams", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--ttft-ms", type=float, default=2000)
+    parser.add_argument("--itl-ms", type=float, default=200)
+    args = parser.parse_args()
+    if args.url:
+        seen = asyncio.run(measure(LiveServer.at(args.url), args))
+    else:
+        with make_serve() as server:
+            seen = asyncio.run(measure(server, args))
+    finish({"kinds": report(seen), "published_overhead_percent": PUBLISHED_PERCENT})
+
+
+if __name__ == "__main__":
+    main()
