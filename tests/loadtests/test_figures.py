@@ -1,0 +1,75 @@
+"""The figures of the load tests that are computed rather than read off a clock."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from loadtests.by_kind import KINDS, Seen, report
+from loadtests.compliance import TASKS, is_valid
+from loadtests.report import finish, median, percentiles, show
+from loadtests.requests import Streamed
+from loadtests.soak import slope_mib_per_hour
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels() -> None:
+    """No automaton runs here: overrides the fixture that compiles for them."""
+
+
+def test_percentiles_are_values_that_were_measured():
+    assert percentiles(range(100)) == {"p50": 50, "p95": 95, "p99": 99}
+    assert percentiles([7.04]) == {"p50": 7.0, "p95": 7.0, "p99": 7.0}
+    assert percentiles([]) == {"p50": None, "p95": None, "p99": None}
+    assert median([3, 1, 2]) == 2
+    assert median([]) is None
+
+
+def test_the_slope_of_memory_is_that_of_the_second_half():
+    warm = [(float(t), 10 << 20) for t in range(0, 3600, 60)]
+    assert slope_mib_per_hour(warm) == 0.0
+    filling = [(float(t), min(t, 1800) << 20) for t in range(0, 3601, 60)]
+    assert slope_mib_per_hour(filling) == 0.0
+    leaking = [(float(t), t << 20) for t in range(0, 3601, 60)]
+    assert slope_mib_per_hour(leaking) == 3600.0
+    assert slope_mib_per_hour([]) is None
+
+
+def test_an_answer_counts_only_as_it_came():
+    simple = TASKS["simple"][0]
+    assert is_valid('{"city": "Oslo", "degrees": -3, "unit": "celsius"}', simple)
+    assert not is_valid('```json\n{"city": "Oslo", "degrees": -3, "unit": "celsius"}\n```', simple)
+    assert not is_valid('{"city": "Oslo", "degrees": -3.5, "unit": "celsius"}', simple)
+    assert not is_valid('{"city": "Oslo", "degrees": -3, "unit": "celsius"} ', {**simple, "required": ["more"]})
+    for schema, _ in TASKS.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_overhead_and_goodput(capsys):
+    def answer(first: float, gaps: list[float]) -> Streamed:
+        return Streamed(status=200, first_ms=first, gaps_ms=gaps, finished=True)
+
+    seen = {kind: Seen(speeds=[100.0]) for kind in KINDS}
+    seen["json"].speeds = [80.0, 90.0, 85.0]
+    for kept in seen.values():
+        kept.add(answer(10, [5.0] * 20), ttft_ms=20, itl_ms=10)
+        kept.add(answer(30, [5.0] * 20), ttft_ms=20, itl_ms=10)  # too late
+        kept.add(answer(10, [50.0] * 20), ttft_ms=20, itl_ms=10)  # too slow
+        kept.add(Streamed(), ttft_ms=20, itl_ms=10)  # broken
+    figures = report(seen)
+    assert figures["json"]["overhead_percent"] == 15.0
+    assert figures["plain"]["overhead_percent"] == 0.0
+    assert figures["plain"]["goodput"] == 0.25
+    assert "overhead %" in capsys.readouterr().out
+
+
+def test_the_last_line_is_json_and_names_the_machine(capsys):
+    show("t", ["a", "b"], [[1, None]])
+    finish({"x": 1})
+    lines = capsys.readouterr().out.splitlines()
+    last = json.loads(lines[-1])
+    assert last["x"] == 1
+    assert last["machine"]["cores"] >= 1
+    assert lines[-2].split() == ["1", "-"]
