@@ -54,4 +54,5 @@ backend pods
     {{- end }}
     option httpchk GET {{ .Values.probes.readyPath }}
     # hash-key: by address, so that all routers send a key to the same pod, whatever slot its address has got in each.
-    server-template pod {{ .Values.router.maxServers }} {{ include "guided.fullname" . }}-pods.{{ .Release.Namespace }}.svc:8000 check inter 5s fall 2 rise 1 resolvers cluster init-addr none hash-key addr-port
+    # The whole name: HAProxy asks name servers itself and knows no search list.
+    server-template pod {{ .Values.router.maxServers }} {{ include "guided.fullname" . }}-pods.{{ .Release.Namespace }}.svc.{{ .Values.router.clusterDomain }}:8000 check inter 5s fall 2 rise 1 resolvers cluster resolve-prefer ipv4 init-addr none hash-key addr-port

@@ -121,7 +121,7 @@
 {{- else if eq $v.weights.source "hostPath" }}
   hostPath:
     path: {{ $v.weights.hostPath.path }}
-    type: DirectoryOrCreate
+    type: Directory
 {{- else }}
   emptyDir:
     sizeLimit: {{ $v.weights.sizeLimit }}

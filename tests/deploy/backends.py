@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from socket import inet_aton
+from typing import Any, TypeVar
+
+Server = TypeVar("Server", bound=socketserver.BaseServer)
 
 
 class Backend(ThreadingHTTPServer):
@@ -15,14 +19,14 @@ class Backend(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, answer: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, answer: str, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+        super().__init__(address, _Handler)
         self.answer = answer
         self.asked: list[Any] = []
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+        return f"http://{self.server_address[0]}:{self.server_port}"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -49,8 +53,36 @@ class _Handler(BaseHTTPRequestHandler):
         """Quiet: the tests look at `asked`."""
 
 
+class NameServer(socketserver.ThreadingUDPServer):
+    """Answers every question for an IPv4 address with `addresses`, as a headless service does; others with nothing."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Question)
+        self.addresses: list[str] = []
+        self.names: set[str] = set()
+
+
+class _Question(socketserver.BaseRequestHandler):
+    server: NameServer
+
+    def handle(self) -> None:
+        data, socket = self.request
+        labels, at = [], 12
+        while length := data[at]:
+            labels.append(data[at + 1 : at + 1 + length].decode())
+            at += 1 + length
+        question = data[12 : at + 5]
+        is_ipv4 = question[-4:-2] == b"\0\1"
+        self.server.names.add(".".join(labels))
+        answers = [b"\xc0\x0c\0\1\0\1\0\0\0\1\0\4" + inet_aton(a) for a in self.server.addresses if is_ipv4]
+        head = data[:2] + b"\x84\0\0\1" + len(answers).to_bytes(2, "big") + b"\0\0\0\0"
+        socket.sendto(head + question + b"".join(answers), self.client_address)
+
+
 @contextmanager
-def serving(backend: Backend) -> Iterator[Backend]:
+def serving(backend: Server) -> Iterator[Server]:
     thread = threading.Thread(target=backend.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.deploy.backends import Backend, serving
+from tests.deploy.backends import Backend, NameServer, serving
 from tests.deploy.tools import CHART, find, render, tool
 from tests.live_server import free_port
 
@@ -33,16 +33,29 @@ def backends() -> Iterator[list[Backend]]:
 class Router:
     """A HAProxy with the chart's configuration; addresses and files are this machine's, all else is as rendered.
 
-    `hash-key` came with HAProxy 3.0, `server-template` needs a name server: both are replaced by fixed servers.
+    `hash-key` came with HAProxy 3.0 and is left out: it makes several routers agree.
     """
 
-    def __init__(self, folder: Path, backends: list[Backend], *sets: str) -> None:
+    def __init__(
+        self, folder: Path, backends: list[Backend], *sets: str, names: NameServer | None = None, pod_port: int = 8000
+    ) -> None:
+        """With `names`, the pods are found as in a cluster; without, they are `backends`."""
         files = router_files(*sets)
         self.port, self.status_port = free_port(), free_port()
         (folder / "affinity.lua").write_text(files["affinity.lua"])
         servers = "\n".join(f"    server pod{i} 127.0.0.1:{b.server_port}" for i, b in enumerate(backends))
-        config, templates = re.subn(r"    server-template pod .*", servers, files["haproxy.cfg"])
-        assert templates == 1
+        config = files["haproxy.cfg"].replace(" hash-key addr-port", "")
+        if names is None:
+            config, templates = re.subn(r"    server-template pod .*", servers, config)
+            assert templates == 1
+        else:
+            config = config.replace("parse-resolv-conf", f"nameserver cluster 127.0.0.1:{names.server_address[1]}")
+            config = config.replace("cluster.local:8000", f"cluster.local:{pod_port}").replace(
+                "hold valid 5s", "hold valid 1s"
+            )
+            config = config.replace("check inter 5s", "check inter 200ms").replace(
+                "hold obsolete 5s", "hold obsolete 0s"
+            )
         config = config.replace("/etc/haproxy/", f"{folder}/")
         config = config.replace(":8080", f"127.0.0.1:{self.port}").replace(":8404", f"127.0.0.1:{self.status_port}")
         (folder / "haproxy.cfg").write_text(config)
@@ -141,6 +154,39 @@ def test_without_a_pod_the_client_is_told_to_come_back_and_is_counted(tmp_path):
         counted = re.search(r'^haproxy_frontend_http_requests_total\{proxy="openai"\} (\d+)$', router.metrics(), re.M)
         assert counted
         assert int(counted[1]) == 1
+
+
+def test_pods_come_and_go_by_their_names(tmp_path):
+    """As in a cluster: a headless service whose addresses change, asked for by HAProxy itself."""
+    port = free_port()
+    with ExitStack() as stack:
+        names = stack.enter_context(serving(NameServer()))
+        router = stack.enter_context(Router(tmp_path, [], "router.affinity=none", names=names, pod_port=port))
+
+        def answers() -> set[str]:
+            made = (router.client.post("/v1/chat/completions", json={}) for _ in range(12))
+            return {
+                a.json()["choices"][0]["message"]["content"] if a.status_code == 200 else str(a.status_code)
+                for a in made
+            }
+
+        def become(wanted: set[str]) -> None:
+            for _ in range(150):
+                if (seen := answers()) == wanted:
+                    return
+                time.sleep(0.1)
+            raise AssertionError(f"{seen} is not {wanted}")
+
+        become({"503"})
+        stack.enter_context(serving(Backend("one", ("127.0.0.2", port))))
+        names.addresses = ["127.0.0.2"]
+        become({"one"})
+        stack.enter_context(serving(Backend("two", ("127.0.0.3", port))))
+        names.addresses = ["127.0.0.2", "127.0.0.3"]
+        become({"one", "two"})
+        names.addresses = ["127.0.0.3"]
+        become({"two"})
+        assert names.names == {"test-guided-server-pods.ai.svc.cluster.local"}
 
 
 @pytest.mark.parametrize("path", ["/v1/guided/cache/flush", "/v1/guided/cache/flush/", "/v1/guided/cache"])
