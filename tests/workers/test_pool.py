@@ -176,6 +176,19 @@ def test_answers_are_checked_and_what_was_learnt_is_kept(live: LivePool):
         time.sleep(0.05)
 
 
+def test_exploring_writes_what_may_come_next(live: LivePool):
+    grammar = Constraint.grammar('start: "[" start "]" | "a" start "b" | "x" | "(" start ")"')
+    live.run(grammar, closing_seconds=0.0)
+    for text, alive in [("[[[(", True), ("[]", False), ("[(x)]", True)]:
+        found = live.run(grammar, "explore", tokens=tokens(text), exploring_seconds=0.05, priority=Priority.CHECK)
+        assert found["alive"] is alive, text
+    stored = Disk(live.folder, VOCABULARY, rebuild=lambda c: None).load(grammar.digest)
+    state = stored.index.start
+    for token in tokens("[[[(x"):  # nothing of this asks for the network, which is not there
+        assert stored.index.mask(state).any()
+        state = stored.index.advance(state, token)
+
+
 def test_describe(live):
     constraint = Constraint.regex("[ab]{2,4}")
     live.run(constraint)
