@@ -94,13 +94,13 @@ class Disk:
             logger.warning("the stored index of constraint %s is dropped: %s", digest, error)
             return None
 
-    def stamp(self, digest: str) -> tuple[int, int] | None:
-        """Changes when the file is replaced, not when it is used; None where there is none."""
+    def stamp(self, digest: str) -> bytes | None:
+        """Tells two files of a constraint apart, as their checksums do; None where there is none."""
         try:
-            status = self.path(digest).stat()
+            with self.path(digest).open("rb") as stored:
+                return stored.read(file.STAMP_BYTES)
         except OSError:
             return None
-        return status.st_ino, status.st_size
 
     def save(self, index: TokenIndex, constraint: Constraint) -> bytearray:
         """Writes an index, if it can be written; the bytes of the file."""

@@ -29,6 +29,7 @@ from guided.limits import Budget
 from guided.vocabulary import Vocabulary
 
 LAYOUT = 2  # of the file
+STAMP_BYTES = 40  # at the beginning of a file: magic and checksum
 _MAGIC = b"GUIDEDIX"
 _PREAMBLE = 48  # bytes before the header
 _ALIGNMENT = 64

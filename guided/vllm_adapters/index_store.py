@@ -33,7 +33,7 @@ class _Kept:
     """An index, and the stamp of its file when it was read."""
 
     index: TokenIndex
-    stamp: tuple[int, int] | None
+    stamp: bytes | None
 
 
 class IndexStore:
@@ -69,8 +69,11 @@ class IndexStore:
 
     def _current(self, params: GuidedParams) -> TokenIndex:
         """The index that is kept, unless its file was replaced; otherwise what the file has now."""
-        kept, stamp = self._kept.get(params.digest), self._disk.stamp(params.digest)
-        if kept is not None and (kept.index.is_closed or kept.stamp == stamp):
+        kept = self._kept.get(params.digest)
+        if kept is not None and kept.index.is_closed:
+            return kept.index
+        stamp = self._disk.stamp(params.digest)
+        if kept is not None and kept.stamp == stamp:
             return kept.index
         stored = self._disk.load(params.digest) if stamp is not None else None
         if stored is not None:

@@ -41,7 +41,7 @@ class _Growing:
     """
 
     index: TokenIndex
-    stamp: tuple[int, int] | None
+    stamp: bytes | None
     written_states: int
 
 

@@ -121,6 +121,20 @@ def test_a_file_that_is_used_is_not_the_oldest(disk):
     assert time.time() - disk.path(A.digest).stat().st_mtime < 60
 
 
+def test_stamps_tell_files_apart_and_survive_use(disk):
+    assert disk.stamp(A.digest) is None
+    index = guided.compile(A, VOCABULARY)
+    disk.save(index, A)
+    first = disk.stamp(A.digest)
+    os.utime(disk.path(A.digest), (1_000_000, 1_000_000))
+    disk.load(A.digest)
+    assert disk.stamp(A.digest) == first
+    disk.path(A.digest).unlink()  # so that its inode may be used again
+    index.close()
+    disk.save(index, A)
+    assert disk.stamp(A.digest) not in (None, first)
+
+
 def test_flush(disk):
     disk.save(closed(A), A)
     assert (disk.flush(), disk.load(A.digest), disk.flush()) == (1, None, 0)
