@@ -216,14 +216,11 @@ def _without_empty_edges(nfa: RuleNfa, closures: list[frozenset[int]]) -> RuleAu
 def minimise(automaton: RuleAutomaton) -> RuleAutomaton:
     """Equal states merged, unreachable ones dropped; the start stays alone.
 
-    Small automata by partition refinement (Moore, 1956); large ones only from the end backwards (Revuz, 1992), which
-    leaves equal loops apart and costs one pass.
+    From the end backwards in one pass (Revuz, 1992), which is exact where arcs lead on to later states only. With loops it leaves
+    equal ones apart: small automata that have some are done by partition refinement (Moore, 1956).
     """
-    count = len(automaton.arcs)
-    if count <= _REFINED_STATES:
-        block = _refined(automaton)
-    else:
-        block = _merged_backwards(automaton)
+    leads_on = all(target > state for state, arcs in enumerate(automaton.arcs) for _, target in arcs)
+    block = _merged_backwards(automaton) if leads_on or len(automaton.arcs) > _REFINED_STATES else _refined(automaton)
     numbers: dict[int, int] = {}
     order = [0]
     numbers[block[0]] = 0
