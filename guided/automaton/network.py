@@ -190,8 +190,9 @@ class Network:
         return rule
 
     def define(self, rule: int, start: int) -> None:
-        """Gives a rule its start state."""
+        """Gives a rule its start state; a late rule needs no building then."""
         assert self.rule_start[rule] == -1, "a rule is defined once"
+        self._builders.pop(rule, None)
         self.rule_start[rule] = start
 
     def build(self, rule: int) -> int:

@@ -74,10 +74,11 @@ def decimal_places(value: Fraction) -> int:
 
 
 class NumberSpelling:
-    """The spellings of one shape with infinitely or very many members."""
+    """The spellings of one shape with infinitely or very many members, with or without exponents."""
 
-    def __init__(self, shape: NumberShape) -> None:
+    def __init__(self, shape: NumberShape, exponents: bool = True) -> None:
         self.shape = shape
+        self.exponents = exponents
         points = [point for point in (shape.low, shape.high) if point is not None]
         self.points = sorted({*points, *shape.excluded})
         steps = [*([shape.step] if shape.step is not None else []), *sorted(shape.off_steps)]
@@ -165,7 +166,9 @@ class NumberSpelling:
     def powers(self, prefix: Prefix) -> tuple[int, ...]:
         """Exponents with which every mantissa of one leading digit, and of as many others, gives a member: so this one too."""
         after = prefix.after or 0
-        if prefix.before != 1 or not prefix.digits or after > MOST_MANTISSA_DIGITS or self.shape.plain:
+        if self.shape.plain or not self.exponents:
+            return ()
+        if prefix.before != 1 or not prefix.digits or after > MOST_MANTISSA_DIGITS:
             return ()
         largest = prefix.digits == 1 and not after  # with the largest exponent nothing may follow a leading one
         key = prefix.negative, after, largest

@@ -1,8 +1,9 @@
 """Arrays without repetitions: the rules carry which values were written; knows no schema.
 
-Literals, words and numbers are carried exactly. Strings of which there are infinitely many are carried as a *fingerprint* of 251
-values, and a string whose fingerprint was written before is not generated: two different strings have the same one with
-probability 1/251. To carry the strings themselves would give every token of the vocabulary a successor of its own.
+Literals, words and numbers are carried exactly. Strings of too many to list are carried as a *fingerprint*, and a string whose
+fingerprint was written before is not generated: of two different strings one in 1021, where items have a
+pattern or format one in 101, where they have a greatest length one in 31 of those of the same length. To carry the strings themselves would give every token of the
+vocabulary a successor of its own.
 Items that may be arrays or objects are refused by name (`refuse_containers`).
 """
 
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
 Written = frozenset[Hashable]  # keys of values: ("literal", v), ("number", v), ("word", w) or ("fingerprint", h)
 MOST_LISTED = 500  # values of one goal that are told apart one by one
-FINGERPRINTS = 251
-_CLASSES = [CharSet.of(*(code for code in range(128) if code & 31 == low)) for low in range(32)]
-_CLASSES.append(~CharSet.range(0, 127))
+# Printable ASCII by its last five bits, what JSON escapes, and everything beyond ASCII.
+_PLAIN = CharSet.range(0x20, 0x7F) - CharSet.of('"\\')
+_CLASSES = [_PLAIN & CharSet.of(*(chr(code) for code in range(128) if code & 31 == low)) for low in range(32)]
+_CLASSES += [CharSet.range(0, 127) - _PLAIN, ~CharSet.range(0, 127)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +72,43 @@ def _list(shape, normal_form: NormalForm) -> list[tuple] | None:
     return None
 
 
-def fingerprint_of(word: str) -> int:
-    """The fingerprint of one string."""
-    fingerprint = 0
-    for character in word:
-        fingerprint = _changed(fingerprint, ord(character) & 31 if character.isascii() else 32)
-    return fingerprint
+@dataclass(frozen=True, slots=True)
+class Printing:
+    """How the strings of one array are told apart: a polynomial modulo a prime over the classes of the characters.
 
+    Attributes:
+        counted: the number of characters is part of the fingerprint; the automata of these strings count them anyway.
+        modulus, factor: of the polynomial; the factor is a primitive root. The larger the automaton of the strings, the smaller.
+    """
 
-def _changed(fingerprint: int, position: int) -> int:
-    """The fingerprint after one more character of a class."""
-    return (fingerprint * 37 + position + 1) % FINGERPRINTS
+    counted: bool
+    modulus: int
+    factor: int
 
+    @classmethod
+    def of(cls, shapes: list[StringShape]) -> Printing:
+        """For an array whose strings have these shapes."""
+        if any(shape.max_length is not None for shape in shapes):
+            return cls(True, 31, 3)
+        return cls(False, 101, 2) if any(shape.tests for shape in shapes) else cls(False, 1021, 10)
 
-def coarse_key(key: tuple) -> tuple:
-    """The key of a listed value in an array that carries fingerprints of strings."""
-    return ("fingerprint", fingerprint_of(key[1])) if key[0] == "word" else key
+    def changed(self, hashed: int, position: int) -> int:
+        """The polynomial after one more character of a class."""
+        return (hashed * self.factor + position + 1) % self.modulus
+
+    def key(self, count: int, hashed: int) -> tuple:
+        """The key of a string of so many characters."""
+        return ("fingerprint", count, hashed) if self.counted else ("fingerprint", hashed)
+
+    def key_of(self, key: tuple) -> tuple:
+        """The key of a listed value in an array that carries fingerprints of strings."""
+        if key[0] != "word":
+            return key
+        hashed = 0
+        for character in key[1]:
+            position = next(position for position, members in enumerate(_CLASSES) if character in members)
+            hashed = self.changed(hashed, position)
+        return self.key(len(key[1]), hashed)
 
 
 def can_fill(
@@ -95,6 +118,9 @@ def can_fill(
 
     Goals of too many values to list are no obstacle; for the others, a matching of items and values (Kuhn's algorithm).
     """
+    if len(set(goals)) == 1:  # as nearly always
+        values = values_of(goals[0], normal_form)
+        return bool(values.others) or len({key_of(key) for key in values.listed} - written) >= len(goals)
     assigned: dict[Hashable, int] = {}
     choices = []
     for goal in goals:
@@ -137,34 +163,43 @@ def refuse_containers(shape: ArrayShape, normal_form: NormalForm, pointer: str) 
 
 
 class Fingerprints:
-    """Strings with their fingerprints: the steps of an automaton of pairs (state of a language, fingerprint)."""
+    """Strings with their fingerprints: an automaton over (state of a language, characters so far, polynomial so far)."""
 
-    def __init__(self, language: CountedLanguage, written: Written) -> None:
+    def __init__(self, language: CountedLanguage, printing: Printing, written: Written) -> None:
         self.language = language
-        self.written = {key[1] for key in written if isinstance(key, tuple) and key[0] == "fingerprint"}
+        self.printing = printing
+        self.written = written
+        self._arcs: dict[int, list[tuple[CharSet, int, int]]] = {}
 
-    def may_end(self, state: int, count: int, fingerprint: int) -> bool:
-        return fingerprint not in self.written and self.language.accepts(state, count)
+    def may_end(self, state: int, count: int, hashed: int) -> bool:
+        return self.language.accepts(state, count) and self.printing.key(count, hashed) not in self.written
 
-    def steps(self, state: int, fingerprint: int) -> list[tuple[CharSet, int, int]]:
-        """(characters, next state, next fingerprint)."""
-        found = []
-        for target, characters in self.language.dfa.out(state):
-            for position, members in enumerate(_CLASSES):
-                both = characters & members
-                if both:
-                    found.append((both, target, _changed(fingerprint, position)))
-        return found
+    def place_key(self, state: int, count: int, hashed: int) -> tuple[int, int, int]:
+        """Equal for places from which everything goes on in the same way."""
+        return state, count if self.printing.counted else self.language.key(state, count), hashed
 
-    def can_end(self, state: int, count: int, fingerprint: int) -> bool:
+    def arcs(self, state: int) -> list[tuple[CharSet, int, int]]:
+        """(characters, their class, next state of the language)."""
+        known = self._arcs.get(state)
+        if known is None:
+            parts = (
+                (moved & members, position, target)
+                for target, moved in self.language.dfa.out(state)
+                for position, members in enumerate(_CLASSES)
+            )
+            known = self._arcs[state] = [part for part in parts if part[0]]
+        return known
+
+    def can_end(self, state: int, count: int, hashed: int) -> bool:
         """Is there a way to the end? Breadth first; nearly always a step or two."""
-        seen, frontier = {(state, fingerprint)}, [(state, count, fingerprint)]
+        seen, frontier = {(state, hashed)}, [(state, count, hashed)]
         while frontier:
             following = []
             for place in frontier:
                 if self.may_end(*place):
                     return True
-                for _, target, changed in self.steps(place[0], place[2]):
+                for _, position, target in self.arcs(place[0]):
+                    changed = self.printing.changed(place[2], position)
                     if (target, changed) not in seen and self.language.can_end(target, place[1] + 1):
                         seen.add((target, changed))
                         following.append((target, place[1] + 1, changed))
