@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from guided.errors import InvalidConstraint
+from guided.errors import InvalidConstraint, LimitExceeded
 
 FORMAT_VERSION = 1  # of the canonical text and of everything that is compiled from it
 
@@ -137,7 +138,9 @@ class Constraint:
             text.encode()
         except UnicodeEncodeError as error:  # JSON can spell half a surrogate pair, UTF-8 cannot
             raise InvalidConstraint("the constraint contains a lone surrogate") from error
-        except (ValueError, TypeError, RecursionError) as error:
+        except RecursionError as error:
+            raise _nested_too_deeply(*_deepest(value)) from error
+        except (ValueError, TypeError) as error:
             raise InvalidConstraint(f"the constraint cannot be written as JSON: {error}") from error
         return cls(kind, text)
 
@@ -185,9 +188,68 @@ def _schema_value(schema: Any) -> Any:
         try:
             schema = json.loads(schema)
         except RecursionError as error:
-            raise InvalidConstraint("the schema is nested too deeply") from error
+            raise _nested_too_deeply(
+                *_deepest_of_text(schema if isinstance(schema, str) else schema.decode())
+            ) from error
         except ValueError as error:
             raise InvalidConstraint(f"the schema is not JSON: {error}") from error
     if not isinstance(schema, (dict, bool)):
         raise InvalidConstraint(f"a JSON Schema is an object or a boolean, not {type(schema).__name__}", pointer="")
     return schema
+
+
+# --- nesting that Python's JSON cannot read or write ------------------------------------------------------------------
+
+
+def _nested_too_deeply(depth: int, path: list[str | int]) -> LimitExceeded:
+    pointer = "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in path)
+    message = (
+        f"the schema is nested {depth:,} levels deep, more than can be read; the pointer leads to level {len(path)}"
+    )
+    return LimitExceeded(message, limit="nesting", pointer=pointer)
+
+
+def _deepest(value: Any) -> tuple[int, list[str | int]]:
+    """How many levels deep a value is nested, and the beginning of the path to its deepest place; without recursion."""
+    best: _Link = None
+    deepest, waiting = 0, [(value, 0, best)]
+    while waiting:
+        place, depth, link = waiting.pop()
+        if depth > deepest:
+            deepest, best = depth, link
+        if isinstance(place, dict):
+            waiting.extend((member, depth + 1, (name, link)) for name, member in place.items())
+        elif isinstance(place, list):
+            waiting.extend((member, depth + 1, (position, link)) for position, member in enumerate(place))
+    path: list[str | int] = []
+    while best is not None:
+        path.append(best[0])
+        best = best[1]
+    return deepest, path[::-1][:_SHOWN_LEVELS]
+
+
+def _deepest_of_text(text: str) -> tuple[int, list[str | int]]:
+    """`_deepest` of JSON text, read token by token."""
+    path: list[str | int] = []  # the name or position of the value that is read, on each level
+    best: list[str | int] = []
+    deepest, name = 0, ""
+    for match in _TOKENS.finditer(text):
+        token = match.group()
+        if token in "{[":
+            path.append(0 if token == "[" else "")
+            if len(path) > deepest:
+                deepest, best = len(path), path[:_SHOWN_LEVELS]
+        elif token in "}]":
+            del path[-1:]
+        elif token == "," and path and isinstance(path[-1], int):
+            path[-1] += 1
+        elif token == ":" and path:
+            path[-1] = name
+        else:
+            name = token[1:-1]
+    return deepest, best
+
+
+_Link = tuple[str | int, Any] | None  # name or position, and the link of the value around it
+_SHOWN_LEVELS = 100
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},:]')

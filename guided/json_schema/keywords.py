@@ -135,16 +135,43 @@ def reachable(document: Document, budget: Budget) -> Iterator[Node]:
             continue
         if len(seen) & 255 == 0:
             budget.check("reading the schema")
-        for target in _check_node(node, budget):
+        _check_node(node, budget)
+        for target in targets(node):
             if target not in seen:
                 seen.add(target)
                 worklist.append(target)
         yield node
 
 
-def _check_node(node: Node, budget: Budget) -> list[Node]:
-    """Refuses what is wrong with one schema object; the nodes that its meaning depends on."""
-    targets = [node.reference(keyword) for keyword in REFERENCES if keyword in node.schema and _has_text(node, keyword)]
+def targets(node: Node) -> list[Node]:
+    """The nodes that the meaning of one depends on directly."""
+    if not isinstance(node.schema, dict):
+        return []
+    found = [node.reference(keyword) for keyword in REFERENCES if keyword in node.schema]
+    paths = (path for path in subschema_paths(node.schema) if path[0] not in ("$defs", "definitions"))
+    return [*found, *(node.child(*path) for path in paths)]
+
+
+def innermost_first(root: Node) -> list[Node]:
+    """All nodes that the root depends on, each after those that it depends on itself, cycles aside; without recursion."""
+    seen, found = {root}, []
+    stack = [(root, iter(targets(root)))]
+    while stack:
+        node, waiting = stack[-1]
+        following = next((target for target in waiting if target not in seen), None)
+        if following is None:
+            found.append(node)
+            stack.pop()
+        else:
+            seen.add(following)
+            stack.append((following, iter(targets(following))))
+    return found
+
+
+def _check_node(node: Node, budget: Budget) -> None:
+    """Refuses what is wrong with one schema object."""
+    for keyword in REFERENCES:
+        _check_text(node, keyword)
     for keyword, value in node.schema.items():
         expected = EXPECTED.get(keyword)
         if expected is not None and not expected[0](value):
@@ -153,10 +180,6 @@ def _check_node(node: Node, budget: Budget) -> list[Node]:
             )
     _check_patterns(node, budget)
     _check_count(node)
-    for path in subschema_paths(node.schema):
-        if path[0] not in ("$defs", "definitions"):
-            targets.append(node.child(*path))
-    return targets
 
 
 def _check_count(node: Node) -> None:
@@ -184,11 +207,10 @@ def _check_patterns(node: Node, budget: Budget) -> None:
             raise
 
 
-def _has_text(node: Node, keyword: str) -> bool:
+def _check_text(node: Node, keyword: str) -> None:
     value = node.schema.get(keyword)
     if value is not None and not isinstance(value, str):
         raise InvalidConstraint(f"{keyword} must be a string, not {_short(value)}", pointer=f"{node.pointer}/{keyword}")
-    return value is not None
 
 
 def _short(value: Any) -> str:

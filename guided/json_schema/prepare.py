@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from guided.errors import Unsatisfiable
+from guided.errors import LimitExceeded, Unsatisfiable
 from guided.json_schema.contradiction import find_contradiction
 from guided.json_schema.formulas import Formulas, Goal
-from guided.json_schema.keywords import reachable
+from guided.json_schema.keywords import TYPES, innermost_first, reachable
 from guided.json_schema.normal_form import NormalForm
 from guided.json_schema.references import Document, Node
 from guided.json_schema.unique import refuse_containers
@@ -47,7 +47,30 @@ def prepare(schema: Any, options: Mapping[str, str], budget: Budget) -> Prepared
             for shape in normal_form.expand(formulas.schema(node), "array"):
                 refuse_containers(shape, normal_form, f"{node.pointer}/uniqueItems")
     root = formulas.goal([formulas.schema(document.root)])
-    if not normal_form.satisfiable(root):
+    try:
+        satisfiable = normal_form.satisfiable(root)
+    except RecursionError:  # schemas within schemas within schemas
+        _work_out(document.root, normal_form)
+        satisfiable = normal_form.satisfiable(root)
+    if not satisfiable:
         message, pointer = find_contradiction(root, normal_form)
         raise Unsatisfiable(message, pointer=pointer)
     return Prepared(nodes, normal_form, root)
+
+
+def _work_out(root: Node, normal_form: NormalForm) -> None:
+    """Works out the schemas from the inside to the outside, so that none has to wait for a long chain of others.
+
+    Raises:
+        LimitExceeded: that is not enough.
+    """
+    goal, schema = normal_form.formulas.goal, normal_form.formulas.schema
+    for node in innermost_first(root):
+        try:
+            normal_form.satisfiable(goal([schema(node)]))
+            for kind in TYPES:
+                normal_form.alternatives(goal([schema(node)]), kind)
+        except RecursionError as error:
+            depth = node.pointer.count("/")
+            message = f"the schemas inside of this one, which is {depth:,} levels deep, depend on each other in too long chains"
+            raise LimitExceeded(message, limit="nesting", pointer=node.pointer) from error

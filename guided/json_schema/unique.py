@@ -1,9 +1,9 @@
 """Arrays without repetitions: the rules carry which values were written; knows no schema.
 
 Literals, words and numbers are carried exactly. Strings of too many to list are carried as a *fingerprint*, and a string whose
-fingerprint was written before is not generated: of two different strings one in 1021, where items have a
-pattern or format one in 101, where they have a greatest length one in 31 of those of the same length. To carry the strings themselves would give every token of the
-vocabulary a successor of its own.
+fingerprint was written before is not generated: of two different strings one in 1021; where items have a pattern or format one in
+101; where they have a greatest length one in 31 of those of the same length. To carry the strings themselves would give every
+token of the vocabulary a successor of its own.
 Items that may be arrays or objects are refused by name (`refuse_containers`).
 """
 

@@ -79,7 +79,7 @@ def main() -> int:
     rng = random.Random(arguments.seed)
     cases = [case for case in read(arguments.data) if arguments.only in case["name"]]
     cases = rng.sample(cases, min(arguments.schemas, len(cases)))
-    counts = {"valid": 0, "invalid": 0, "unfinished": 0, "refused": 0}
+    counts = {"valid": 0, "invalid": 0, "unfinished": 0, "limits": 0, "refused": 0}
     for case in cases:
         constraint = guided.Constraint.json_schema(case["schema"], additional_properties=arguments.properties)
         try:
@@ -90,7 +90,12 @@ def main() -> int:
             continue
         validator = validator_of(case["schema"])
         for _ in range(arguments.walks):
-            text = walk(index, vocabulary, rng, arguments.tokens)
+            try:
+                text = walk(index, vocabulary, rng, arguments.tokens)
+            except guided.LimitExceeded as error:
+                counts["limits"] += 1
+                print("limit", case["name"], error, flush=True)
+                break
             if text is None:
                 counts["unfinished"] += 1
                 continue
