@@ -6,6 +6,7 @@ names. Goes from shapes to goals and automata over names; knows no bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ from guided.json_schema.objects import Names, ObjectShape
 
 if TYPE_CHECKING:
     from guided.json_schema.normal_form import NormalForm
+
+
+MOST_LISTED = 100  # names of a pattern or formula that are told apart one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,23 @@ class ObjectLayout:
             names.update(dict.fromkeys(sorted(atom.name for atom in clause if atom.name is not None)))
         for name_set in self.name_sets:
             names.update(dict.fromkeys(sorted(_listed(name_set))))
+        if self._tells_names_apart and not self.closed:
+            names.update(dict.fromkeys(self._few_names()))
         return tuple(names)
+
+    @property
+    def _tells_names_apart(self) -> bool:
+        """Does it count how many different names there are? Names that are not known may repeat, so that one of them counts."""
+        shape = self.shape
+        return bool(shape.clauses or shape.min_count > len(shape.required) or shape.max_count is not None)
+
+    def _few_names(self) -> Iterator[str]:
+        """All names that satisfy patterns or formulas which few names do: they may as well be listed."""
+        for flags in self._split(frozenset()):
+            if True in flags.values():
+                language = self.normal_form.names.satisfying(tuple(flags.items()))
+                words = list(language.words(MOST_LISTED + 1)) if language.is_finite() else []
+                yield from words if len(words) <= MOST_LISTED else ()
 
     def goal(self, name: str) -> Goal:
         """What the value under a known name satisfies."""
@@ -88,7 +108,7 @@ class ObjectLayout:
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """The unknown names; cells without names, and those whose goal is refuted, are left out."""
-        cells = (self._cell(flags) for flags in self._split())
+        cells = (self._cell(flags) for flags in self._split(frozenset(self.known)))
         return tuple(cell for cell in cells if not self.normal_form.refuted(cell.goal))
 
     def _cell(self, flags: dict[NameTest, bool]) -> Cell:
@@ -99,31 +119,27 @@ class ObjectLayout:
         inside = dict(zip(self.name_sets, memberships, strict=True))
         return self.normal_form.formulas.goal(formula for names, formula in self.shape.general if inside[names])
 
-    def _split(self) -> list[dict[NameTest, bool]]:
+    def _split(self, known: frozenset[str]) -> list[dict[NameTest, bool]]:
         """The answers to all tests that some unknown name gives; answers after which no value is left are dropped early."""
         tests = dict.fromkeys(test for names in self.name_sets for test in name_tests(names))
         parts: list[dict[NameTest, bool]] = [{}]
         for test in tests:
             halves = [{**flags, test: answer} for flags in parts for answer in (True, False)]
-            parts = [flags for flags in halves if not self._is_hopeless(flags) and self._has_names(flags)]
+            parts = [flags for flags in halves if not self._is_hopeless(flags) and self._has_names(flags, known)]
         return parts
 
     def _is_hopeless(self, flags: dict[NameTest, bool]) -> bool:
         memberships = tuple(_inside(names, flags) is True for names in self.name_sets)
         return self.normal_form.refuted(self._cell_goal(memberships))
 
-    def _has_names(self, flags: dict[NameTest, bool]) -> bool:
+    def _has_names(self, flags: dict[NameTest, bool], known: frozenset[str]) -> bool:
         """Does an unknown name give these answers?"""
         language = self.normal_form.names.satisfying(tuple(flags.items()))
         if language.is_empty():
             return False
-        if not any(language.contains(name) for name in self.known):
+        if not any(language.contains(name) for name in known):
             return True
-        return any(word not in self._known_set for word in language.words(len(self.known) + 1))
-
-    @cached_property
-    def _known_set(self) -> frozenset[str]:
-        return frozenset(self.known)
+        return any(word not in known for word in language.words(len(known) + 1))
 
 
 def _inside(names: Names, flags: dict[NameTest, bool]) -> bool | None:

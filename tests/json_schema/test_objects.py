@@ -51,3 +51,18 @@ def test_counts_beyond_what_can_be_told_apart_are_refused(accept):
     with pytest.raises(UnsupportedKeyword) as refusal:
         accept({"type": "object", "minProperties": 3})
     assert refusal.value.pointer == "/minProperties"
+
+
+def test_names_of_which_there_are_few_are_told_apart(accept):
+    """Two properties are needed, one for each clause, and neither is listed under `properties`."""
+    schema = {
+        "patternProperties": {"^[0-9]$": {"type": "integer"}},
+        "additionalProperties": False,
+        "not": {
+            "anyOf": [{"propertyNames": {"not": {"enum": ["1", "3"]}}}, {"propertyNames": {"not": {"const": "2"}}}]
+        },
+        "maxProperties": 2,
+    }
+    acceptor = accept({"type": "object", **schema}, property_order="any")
+    assert all(map(acceptor.value, [{"1": 0, "2": 0}, {"2": 5, "3": 6}]))
+    assert not any(map(acceptor.value, [{"1": 0}, {"1": 0, "3": 0}, {"2": 0, "4": 0}, {"1": 0, "2": 0, "3": 0}]))
