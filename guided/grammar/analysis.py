@@ -72,11 +72,11 @@ def inline(rules: list[RuleAutomaton], start: int, budget: Budget) -> dict[int, 
     for component in strong_components(
         [[] if rule in kept else following for rule, following in enumerate(successors)]
     ):
-        rule = component[0]
-        if rule not in kept:
-            rules[rule] = _expanded(rules, rule, kept, budget)
-            if not _is_small(rules[rule], uses[rule]):
-                kept.add(rule)
+        number = component[0]
+        if number not in kept:
+            rules[number] = _expanded(rules, number, kept, budget)
+            if not _is_small(rules[number], uses[number]):
+                kept.add(number)
     reached = {start: _expanded(rules, start, kept, budget)}
     waiting = [start]
     while waiting:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from guided.automaton.network import Network
 from guided.errors import InvalidConstraint, LimitExceeded, Unsatisfiable
 from guided.grammar.analysis import callers, inline, nullable_rules, productive_rules
@@ -54,5 +56,7 @@ def _refuse_unproductive(rule_set: RuleSet, symbols: Symbols, productive: set[in
     for name in symbols.rule_names:
         if symbols.rule(name) not in productive:
             place = rule_set.places.get(name)
-            where = {"line": place.line, "column": place.column, "source": rule_set.source} if place else {}
+            where: dict[str, Any] = (
+                {"line": place.line, "column": place.column, "source": rule_set.source} if place else {}
+            )
             raise InvalidConstraint(f"rule {name!r} matches nothing: each of its alternatives needs it again", **where)

@@ -200,17 +200,13 @@ class _Reader:
 
     def _class(self, token: _Token) -> Expression:
         negated = token.text.startswith("[^")
-        points: list[int | None] = []  # None: a dash that was not escaped
-        inside = _Token(token.kind, token.text[1 + negated : -1], token.offset + 1 + negated)
-        for point, is_dash in self._pieces(inside):
-            points.append(None if is_dash else point)
+        pieces = self._pieces(_Token(token.kind, token.text[1 + negated : -1], token.offset + 1 + negated))
         ranges: list[tuple[int, int]] = []
         position = 0
-        while position < len(points):
-            low = points[position] if points[position] is not None else ord("-")
-            high = low
-            if position + 2 < len(points) and points[position + 1] is None:
-                high = points[position + 2] if points[position + 2] is not None else ord("-")
+        while position < len(pieces):
+            low = high = pieces[position][0]
+            if position + 2 < len(pieces) and pieces[position + 1][1]:  # a dash that was not escaped
+                high = pieces[position + 2][0]
                 position += 2
             if high < low:
                 raise self._invalid(f"range {chr(low)}-{chr(high)} runs backwards", token.offset)
@@ -247,6 +243,7 @@ class _Reader:
             match = _TOKEN.match(self._text, position)
             if match is None:
                 raise self._invalid(self._unreadable(position), position)
+            assert match.lastgroup is not None, "every alternative has a name"
             if match.lastgroup != "space":
                 tokens.append(_Token(match.lastgroup, match.group(), position))
             position = match.end()

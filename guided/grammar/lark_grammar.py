@@ -126,7 +126,7 @@ class _Loader:
     def _on_declare(self, statement: Tree, rename: Rename) -> None:
         for symbol in statement.children:
             token = symbol.children[0]
-            if rename is None:
+            if self.source is not None:
                 raise UnsupportedKeyword(
                     f"%declare {token.value}: a terminal without a definition is produced by code, which cannot be run here",
                     keyword="%declare",

@@ -154,20 +154,21 @@ class Resolver:
 
     def _instance(self, token: Token, template: Expression, arguments: tuple[Expression, ...]) -> Reference:
         """The rule that a template with these arguments stands for."""
-        definition = self._definitions.get(template.name) if isinstance(template, Reference) else None
+        used = template.name if isinstance(template, Reference) else ""
+        definition = self._definitions.get(used)
         if definition is None or len(definition.parameters) != len(arguments):
             expected = 0 if definition is None else len(definition.parameters)
             raise self._refuse(f"{token.value!r} takes {expected} template arguments, not {len(arguments)}", token)
-        key = (template.name, arguments)
+        key = (used, arguments)
         name = self._instances.get(key)
         if name is None:
             if len(self._instances) >= _TEMPLATE_INSTANCES:
                 raise LimitExceeded(
-                    f"template {template.name!r} has more than {_TEMPLATE_INSTANCES:,} different uses",
+                    f"template {used!r} has more than {_TEMPLATE_INSTANCES:,} different uses",
                     limit="states",
                     **self._source.at(token.line, token.column),
                 )
-            name = self._instances[key] = f"{template.name}{{{len(self._instances)}}}"
+            name = self._instances[key] = f"{used}{{{len(self._instances)}}}"
             self._queue.append((name, definition, dict(zip(definition.parameters, arguments, strict=True))))
         return Reference(name)
 

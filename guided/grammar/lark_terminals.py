@@ -6,6 +6,7 @@ Order matters: Lark's dynamic lexer takes what `re.match` finds, so alternatives
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from lark import Token, Tree
@@ -85,7 +86,7 @@ class TerminalPatterns:
         """The pattern of an expression over terminals, as in %ignore."""
         for name in self._tree_uses(tree, rename):
             self.pattern(name)
-        return fold(tree, lambda node, children: self._combine(node, children, rename))
+        return fold(tree, partial(self._combine, rename))
 
     def _uses(self, name: str) -> list[str]:
         definition = self._definitions[name]
@@ -126,13 +127,10 @@ class TerminalPatterns:
         if len(trees) > 1:
             base, rename = trees[-1]
             trees = [*trees[:-1], *((alternative, rename) for alternative in base.children)]
-        built = [
-            fold(tree, lambda node, children, rename=rename: self._combine(node, children, rename))
-            for tree, rename in trees
-        ]
+        built = [fold(tree, partial(self._combine, rename)) for tree, rename in trees]
         return built[0] if len(built) == 1 else _alternatives(built)
 
-    def _combine(self, node: Tree, children: list[Any], rename: Rename) -> Any:
+    def _combine(self, rename: Rename, node: Tree, children: list[Any]) -> Any:
         """As `lark.load_grammar.TerminalTreeToPattern`."""
         match node.data:
             case "literal":

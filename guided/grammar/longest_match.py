@@ -216,7 +216,7 @@ class _Demands:
             for _, _, target in moves:
                 sources.setdefault(target, []).append(state)
         final = self._product.rules[rule].final
-        alive = {
+        alive: set[State] = {
             (position, watch, ignoring)
             for position, watch, ignoring in variant.states
             if not ignoring and final[position] and self._product.exit_of(rule, watch) in wanted

@@ -174,8 +174,9 @@ class _Builder:
             thread = waiting.pop()
             node, obligations = thread
             if thread in seen:
-                if isinstance(self._nodes[node], Loop):
-                    waiting.append((self._nodes[node].leave, obligations))
+                match self._nodes[node]:
+                    case Loop(_, leave):
+                        waiting.append((leave, obligations))
                 continue
             seen.add(thread)
             match self._nodes[node]:
@@ -262,7 +263,8 @@ class _Watches:
         """(watch -> class -> next watch, watch -> open at the end?, watch -> the same or DONE where it can never fail)."""
         rows: list[list[int]] = []
         for state in self._order:  # grows while it is walked
-            rows.append([self._step(*state, index) for index in range(self._builder.num_classes)])
+            threads, behind, read = state
+            rows.append([self._step(threads, behind, read, index) for index in range(self._builder.num_classes)])
             self._builder.check(len(self._order))
         is_open = [any(node == DEAD and any(o[2] for o in kept) for node, kept in state[0]) for state in self._order]
         failing = _alive(rows, [DEAD in row or waits for row, waits in zip(rows, is_open, strict=True)])
@@ -408,11 +410,11 @@ def _refined(rows: list[list[int]], labels: list) -> list[int]:
 
 def _quotient(rows: list[list[int]], block: list[int], roots: list[int]) -> tuple[list[list[int]], list[int]]:
     """(rows over the blocks that are reached from the root blocks, a state of each); blocks numbered as they are reached."""
-    member = {}
+    member: dict[int, int] = {}
     for state, number in enumerate(block):
         member.setdefault(number, state)
     numbers: dict[int, int] = {}
-    order = []
+    order: list[int] = []
     for root in roots:
         if root not in numbers:
             numbers[root] = len(order)

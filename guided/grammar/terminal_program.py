@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from guided.automaton.charset import ANY, CharSet
 from guided.errors import InvalidConstraint, LimitExceeded, UnsupportedKeyword
 from guided.limits import Budget
 from guided.regex.characters import ASCII_SETS, ignoring_case, python_category
 
-_parser, _constants = re._parser, re._constants
+_parser, _constants = re._parser, re._constants  # type: ignore[attr-defined]
 _NEWLINE = CharSet.of("\n")
 _NESTING = 150  # groups inside groups; Python's parser is recursive
 _NODES = 20_000  # of one pattern, counted repetitions written out
@@ -112,13 +113,14 @@ class _Writer:
     def __init__(self, name: str, budget: Budget) -> None:
         self._name = name
         self._budget = budget
-        self._nodes: list[Node] = [Split([]), Accept()]
+        self._start = Split([])
+        self._nodes: list[Node] = [self._start, Accept()]
         self._looks: list[LookPattern] = []
 
-    def program(self, tree: _parser.SubPattern, flags: int) -> Program:
+    def program(self, tree: Any, flags: int) -> Program:
         if flags & re.LOCALE:
             raise self._unsupported("the flag L")
-        self._nodes[0].branches.append(self._sequence(tree, flags, 1))
+        self._start.branches.append(self._sequence(tree, flags, 1))
         return Program(self._nodes, self._looks)
 
     def _add(self, node: Node) -> int:
@@ -133,7 +135,7 @@ class _Writer:
                 limit="states",
             )
 
-    def _sequence(self, tree: _parser.SubPattern, flags: int, following: int) -> int:
+    def _sequence(self, tree: Any, flags: int, following: int) -> int:
         for operator, argument in reversed(list(tree)):
             following = self._item(operator, argument, flags, following)
         return following
@@ -148,9 +150,11 @@ class _Writer:
             _group, added, removed, inner = argument
             return self._sequence(inner, (flags | added) & ~removed, following)
         if operator in (c.MAX_REPEAT, c.MIN_REPEAT):
-            return self._repeat(*argument, flags, following, lazy=operator is c.MIN_REPEAT)
+            low, high, inner = argument
+            return self._repeat(low, high, inner, flags, following, lazy=operator is c.MIN_REPEAT)
         if operator in (c.ASSERT, c.ASSERT_NOT):
-            return self._look(*argument, flags, following, negated=operator is c.ASSERT_NOT)
+            direction, inner = argument
+            return self._look(direction, inner, flags, following, negated=operator is c.ASSERT_NOT)
         if operator is c.FAILURE:
             return self._add(Split([]))
         raise self._unsupported(_described(operator, argument))

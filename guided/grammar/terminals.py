@@ -92,7 +92,7 @@ class TerminalWriter:
                 if alive[following]:
                     self._encoder.char(mapped, characters, states[following])
             exit = variant.exit[state]
-            if exit in exits:
+            if exit is not None and exit in exits:
                 self._network.epsilon(mapped, exits[exit])
 
 
