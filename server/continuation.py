@@ -7,7 +7,7 @@ whose prompt ends with what has been written. For the route it is one answer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -21,9 +21,10 @@ from guided.vllm_adapters.params import with_prefix
 Restart = Callable[[Any, SamplingParams, str], AsyncGenerator[RequestOutput, None]]
 
 
-def can_continue(params: SamplingParams) -> bool:
-    """Are all parts of the answer ones that can be put together from two requests?"""
-    return params.n == 1 and params.logprobs is None and params.prompt_logprobs is None
+def can_continue(prompt: Any, params: SamplingParams) -> bool:
+    """Is the prompt one that tokens can be added to, and are all parts of the answer ones that can be put together?"""
+    is_text = isinstance(prompt, Mapping) and prompt.get("type") == "token"
+    return is_text and params.n == 1 and params.logprobs is None and params.prompt_logprobs is None
 
 
 class Continuation:
@@ -33,15 +34,15 @@ class Continuation:
         tokens: written by the requests that are over.
     """
 
-    def __init__(self, restart: Restart, params: SamplingParams, request_id: str) -> None:
-        """`restart`: begins another request with a prompt, parameters and an id; `params` are those of the first."""
+    def __init__(self, restart: Restart, prompt: Mapping[str, Any], params: SamplingParams, request_id: str) -> None:
+        """`restart`: begins another request with a prompt, parameters and an id; the others are those of the first."""
         self.tokens: list[int] = []
         self._restart = restart
         self._params = params
         self._request_id = request_id
         self._deltas = params.output_kind == RequestOutputKind.DELTA
         self._text = ""
-        self._prompt: Sequence[int] = ()
+        self._prompt = prompt
         self._requests = 1
 
     def break_off(self, output: RequestOutput, written: list[int]) -> RequestOutput | None:
@@ -50,8 +51,6 @@ class Continuation:
         Args:
             written: all tokens of the answer so far.
         """
-        if not self._prompt:
-            self._prompt = list(output.prompt_token_ids or ())
         (sample,) = output.outputs
         self.tokens = written
         if not self._deltas:
@@ -72,7 +71,9 @@ class Continuation:
         if params.max_tokens is not None:
             params.max_tokens -= count
         params.min_tokens = max(0, params.min_tokens - count)
-        prompt = {"prompt_token_ids": [*self._prompt, *self.tokens]}
+        prompt = {"type": "token", "prompt_token_ids": [*self._prompt["prompt_token_ids"], *self.tokens]}
+        if "cache_salt" in self._prompt:
+            prompt["cache_salt"] = self._prompt["cache_salt"]
         return self._restart(prompt, params, f"{self._request_id}-{self._requests}")
 
     def joined(self, output: RequestOutput) -> RequestOutput:
@@ -83,7 +84,7 @@ class Continuation:
         if not self._deltas:
             sample = replace(sample, text=self._text + sample.text, token_ids=[*self.tokens, *sample.token_ids])
         whole = _with_sample(output, sample, output.finished)
-        whole.request_id, whole.prompt_token_ids = self._request_id, list(self._prompt)
+        whole.request_id, whole.prompt_token_ids = self._request_id, list(self._prompt["prompt_token_ids"])
         return whole
 
 

@@ -65,7 +65,7 @@ class GuidedEngine(AsyncLLM):
         pending = pending_constraint.get()
         if pending is not None:
             refuse_small_budget(pending.fewest_tokens, sampling_params.max_tokens, pending.field)
-        may_break_off = can_continue(sampling_params) and not self.vllm_config.use_v2_model_runner
+        may_break_off = can_continue(prompt, sampling_params) and not self.vllm_config.use_v2_model_runner
         params = with_constraint(sampling_params, pending, request_id, may_break_off=may_break_off)
 
         def begin(prompt: Any, params: SamplingParams, request_id: str) -> AsyncGenerator[RequestOutput, None]:
@@ -76,7 +76,7 @@ class GuidedEngine(AsyncLLM):
             return outputs
         pending.generations += 1
         deltas = params.output_kind == RequestOutputKind.DELTA
-        continuation = Continuation(begin, params, request_id) if may_break_off else None
+        continuation = Continuation(begin, prompt, params, request_id) if may_break_off else None
         filters = filters_of(params)
         return verified(
             outputs, pending.compiled, request_id, deltas=deltas, continuation=continuation, filters=filters

@@ -21,6 +21,7 @@ from tests.server.fakes import TextIndex, compiled, tokens_of
 EOS = 2
 TEXT = "the whole answer"
 PROMPT = [1, 1, 1]
+FIRST = {"type": "token", "prompt_token_ids": PROMPT, "cache_salt": "salt"}
 
 
 class Engine:
@@ -35,6 +36,7 @@ class Engine:
 
     def generate(self, prompt: Any, params: SamplingParams, request_id: str) -> AsyncGenerator[RequestOutput, None]:
         ids = prompt["prompt_token_ids"]
+        assert (prompt["type"], prompt["cache_salt"]) == ("token", "salt")
         self.requests.append((ids, params, request_id))
         begin = len(ids) - len(PROMPT)
         guided = from_extra_args(params.extra_args)
@@ -57,8 +59,8 @@ class Engine:
 def answers(engine: Engine, params: SamplingParams, *, growing: bool = True) -> Iterator[RequestOutput]:
     whole = compiled(Constraint.choice([TEXT]), TextIndex(TEXT), growing=growing)
     params = with_constraint(params, Pending(whole), "req", may_break_off=True)
-    continuation = Continuation(engine.generate, params, "req")
-    outputs = engine.generate({"prompt_token_ids": PROMPT}, params, "req")
+    continuation = Continuation(engine.generate, FIRST, params, "req")
+    outputs = engine.generate(FIRST, params, "req")
     deltas = params.output_kind == RequestOutputKind.DELTA
 
     async def collect() -> list[RequestOutput]:
@@ -117,6 +119,8 @@ def test_a_closed_index_never_breaks_off():
 
 
 def test_what_can_be_put_together():
-    assert can_continue(SamplingParams())
+    assert can_continue(FIRST, SamplingParams())
     for params in (SamplingParams(n=2), SamplingParams(logprobs=1), SamplingParams(prompt_logprobs=1)):
-        assert not can_continue(params)
+        assert not can_continue(FIRST, params)
+    for prompt in ("text", {"type": "multimodal", "prompt_token_ids": PROMPT}, {"prompt_token_ids": PROMPT}):
+        assert not can_continue(prompt, SamplingParams())
