@@ -31,13 +31,16 @@ RUN --mount=type=bind,from=wheel,source=/dist,target=/dist \
     /opt/venv/bin/pip install --no-cache-dir --no-deps /dist/*.whl
 
 FROM ${CPU_BASE_IMAGE} AS cpu
+# vLLM's CPU kernels load it, and no wheel brings it. A version would vanish from Debian's mirrors with the next one.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends libnuma1 && rm -rf /var/lib/apt/lists/*
 COPY --from=cpu-packages /opt/venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH
 COPY deploy/image/prepare.sh deploy/image/warm.py /opt/guided/
 # Compiled kernels have to fit any machine of the cluster, not the one that built the image.
 ENV NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES="" \
     GUIDED_CACHE_DIR=/opt/guided/cache NUMBA_CACHE_DIR=/opt/guided/cache/numba HOME=/opt/guided/home
-RUN sh /opt/guided/prepare.sh
+RUN sh /opt/guided/prepare.sh && python3 -c "import torch, vllm._C"
 USER 10001:10001
 WORKDIR /opt/guided
 EXPOSE 8000
