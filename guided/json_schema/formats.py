@@ -93,11 +93,12 @@ def _uri(more: str, private: str, relative: bool) -> str:
     tail = rf"(?:\?(?:[:@/?{private}{plain}]|{_PERCENT})*)?(?:#(?:[:@/?{plain}]|{_PERCENT})*)?"
     absolute_path = rf"/(?:{segment}+(?:/{segment}*)*)?"
     below_authority = rf"//{authority}(?:/{segment}*)*"
-    whole = rf"[A-Za-z][A-Za-z0-9+.-]*:(?:{below_authority}|{absolute_path}|{segment}+(?:/{segment}*)*|){tail}"
+    rooted = rf"{below_authority}|{absolute_path}"
+    whole = rf"[A-Za-z][A-Za-z0-9+.-]*:(?:{rooted}|{segment}+(?:/{segment}*)*|){tail}"
     if not relative:
         return whole
     no_colon = rf"(?:[@{plain}]|{_PERCENT})"
-    return rf"(?:{whole}|(?:{below_authority}|{absolute_path}|{no_colon}+(?:/{segment}*)*|){tail})"
+    return rf"(?:{whole}|(?:{rooted}|{no_colon}+(?:/{segment}*)*|){tail})"
 
 
 def _uri_template() -> str:
@@ -118,9 +119,10 @@ def _regex() -> str:
     atom = rf"(?:[^\\^$.*+?()\[\]{{}}|]|\.|{escape}|{char_class})"
     quantifier = r"(?:(?:[*+?]|\{[0-9]\}|\{[0-9],\}|\{[0-4],[4-9]\})\??)?"
     assertion = r"(?:\^|\$|\\[bB])"
-    body = rf"(?:{atom}{quantifier}|{assertion}|\|)*"
+    flat = rf"{atom}{quantifier}|{assertion}|\|"
+    body = f"(?:{flat})*"
     for _ in range(3):
-        body = rf"(?:{atom}{quantifier}|{assertion}|\||\((?:\?:)?{body}\){quantifier}|\(\?<?[=!]{body}\))*"
+        body = rf"(?:{flat}|\((?:\?:)?{body}\){quantifier}|\(\?<?[=!]{body}\))*"
     return body
 
 

@@ -110,11 +110,34 @@ instance is not generated, see below. *Wrong*: decided wrongly.
 
 {table}
 
+## Real-world schemas
+
+`python -m tests.conformance.maskbench` on a sample of MaskBench (1,140 schemas with 3,750 instances, one in ten of the benchmark), Llama-3
+tokens, `additional_properties="allow"`; instances are walked token by token, each token checked against its mask.
+
+| property order | passing | refused | rejects a valid instance | accepts an invalid one | crash or timeout |
+|---|---:|---:|---:|---:|---:|
+| `schema` | 1,105 (96.9 %) | 4 | 31, all for the order of their properties | 0 | 0 |
+| `any` | 1,136 (99.6 %) | 4 | 0 | 0 | 0 |
+
+The four refusals are `uniqueItems` of objects. Processor time on one core of a machine that did other work too:
+
+| property order | | p50 | p90 | p95 | p99 | max |
+|---|---|---:|---:|---:|---:|---:|
+| `schema` | first mask, ms | 1.6 | 6.6 | 9.0 | 32 | 1,453 |
+| | every mask, µs | 1.1 | 130 | 230 | 1,146 | 777,000¹ |
+| `any` | first mask, ms | 3.4 | 7.6 | 10.3 | 30 | 1,444 |
+| | every mask, µs | 1.2 | 187 | 358 | 1,398 | 1,724,000 |
+
+The longest masks are of `uniqueItems` with hundreds of strings to tell apart, and of objects with many patterns of names.
+¹ Apart from 6.3 s in which a kernel was compiled, once on that machine.
+
 ## What is refused
 
 - References to documents that the request does not carry (`$ref` is never fetched; the published metaschemas are at hand), and
   `$schema` of a metaschema that is not known, if the letter of the standard is asked for.
-- `uniqueItems` where items may be arrays or objects, stand beside `contains`, or have a pattern and bounds of their length.
+- `uniqueItems` where items may be arrays or objects, stand beside `contains`, or have a pattern and bounds of their length. To tell
+  arrays or objects apart exactly, a configuration would carry all that was written of them, see below.
 - A reference that leads back to itself without reading anything; schemas that no value satisfies, with a pointer.
 - Nesting and branching beyond the limits (`guided.Limits`).
 
@@ -127,7 +150,11 @@ Everything that is generated is valid; these valid texts are not generated:
 - Whitespace is what the option says: by default what `json.dumps` writes, on one line or indented by 1 to 4 spaces or a tab.
 - Integer parts have at most 60 digits, fractions 24. Exponents: under bounds or `multipleOf`, those of whole powers of ten in range.
 - `\\d`, `\\w`, `\\s` and their complements in patterns: texts that satisfy both ECMA-262's reading and Python's.
-- Strings in `uniqueItems`: two strings with the same fingerprint of 251 count as equal.
+- Strings in `uniqueItems`, unless they are 500 or fewer that can be listed: two different strings count as equal if their fingerprints
+  are, which happens to one pair in 1,021; where items have a pattern or format, one in 101; where they have a `maxLength`, one in
+  31 of the pairs of the same length. ASCII is not escaped in them. Numbers, listed strings and literals are told apart exactly. Why not
+  exactly: a mask looks at every text that a token of the vocabulary begins, and if a state says what was written, each of these texts
+  (274,520 for Llama-3) is a state of its own, for every item of the array anew.
 - Formats: internationalised host names and mailboxes (`xn--...` and beyond ASCII); host names of more than ten labels; leap seconds
   with offsets that are no quarters of an hour; regular expressions with named groups or more than three levels of groups.
 - Draft 4 integers are written without a fraction, as that draft has them.
