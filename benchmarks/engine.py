@@ -135,12 +135,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 16])
     parser.add_argument("--kinds", nargs="+", default=["regex", "json_simple", "json_complex", "grammar"])
+    parser.add_argument(
+        "--backends", nargs="*", default=["xgrammar", "guidance", "outlines"], help="vLLM's own, to compare with"
+    )
     options = parser.parse_args()
     result: dict[str, Any] = {"host_us": measure_masker(options.steps, BATCHES)}
     worst = {b: max(sum(result["host_us"][f"{name} compiled"][b][:2]) for name in CONSTRAINTS) for b in ("1", "256")}
     result["host_us_per_request_step"] = {batch: round(value, 2) for batch, value in worst.items()}
     if options.engine:
-        task = {name: getattr(options, name) for name in ("tokens", "repeats", "batches", "kinds")}
+        task = {name: getattr(options, name) for name in ("tokens", "repeats", "batches", "kinds", "backends")}
         result |= in_a_process(task)
     print(json.dumps(result))
 

@@ -5,7 +5,7 @@ backend that its first guided request chose; here it is made to forget it betwee
 are one process. Nothing of this project may be imported before the engine is made: vLLM 0.32 looks through all modules for kernels to
 replace (`vllm.triton_utils.dispatcher._rebind_kernels`) and stumbles over those of llvmlite.
 
-    python -m benchmarks.generations '{"tokens": 64, "repeats": 5, "batches": [1, 8, 16], "kinds": ["regex"]}'
+    python -m benchmarks.generations '{"tokens": 64, "repeats": 5, "batches": [1, 8, 16], "kinds": ["regex"], "backends": []}'
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ class Engine:
         return wall, cpu
 
 
-def conditions(engine: Engine, kinds: list[str], tokens: int) -> dict[str, Callable[[int], tuple[float, float]]]:
+def conditions(
+    engine: Engine, kinds: list[str], backends: list[str], tokens: int
+) -> dict[str, Callable[[int], tuple[float, float]]]:
     """Name -> cost of a batch of that many answers."""
     from guided.vllm_adapters.params import to_extra_args
 
@@ -107,7 +109,7 @@ def conditions(engine: Engine, kinds: list[str], tokens: int) -> dict[str, Calla
     for kind in kinds:
         extra = to_extra_args(None, ours(kind), "bench", fit_budget=False)
         found[kind] = lambda batch, extra=extra: engine.cost(batch, tokens, extra=extra)
-        for backend in BACKENDS:
+        for backend in backends:
             outputs = theirs(backend, kind)
             if outputs is not None:
                 found[f"{backend}_{kind}"] = lambda batch, backend=backend, outputs=outputs: engine.cost(
@@ -116,13 +118,13 @@ def conditions(engine: Engine, kinds: list[str], tokens: int) -> dict[str, Calla
     return found
 
 
-def measure(tokens: int, repeats: int, batches: list[int], kinds: list[str]) -> dict[str, Any]:
+def measure(tokens: int, repeats: int, batches: list[int], kinds: list[str], backends: list[str]) -> dict[str, Any]:
     """Ratios to unguided, medians of `repeats` rounds in which the conditions take turns; None where a backend fails.
 
     By wall time, and by CPU time of the process, which others on the machine disturb less.
     """
     engine = Engine(max(batches))
-    running = conditions(engine, kinds, tokens)
+    running = conditions(engine, kinds, backends, tokens)
     found: dict[str, Any] = {"ratios": {name: {} for name in running}, "cpu_ratios": {name: {} for name in running}}
     for batch in batches:
         costs: dict[str, list[tuple[float, float]]] = {name: [] for name in running}
