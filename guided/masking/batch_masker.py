@@ -160,9 +160,15 @@ class BatchMasker:
                     slot.consumed += 1
             if not tokens:
                 return
-            known = np.clip(np.array(tokens), 0, self._pool.vocabulary_size - 1)
-            longest = int(self._pool.token_lengths[known].max())
-            self._device_slots.advance(self._device_slots.numbers(numbers), self._device_slots.numbers(tokens), longest)
+            read = self._device_slots.numbers
+            self._device_slots.advance(read(numbers), read(tokens), self._longest(tokens))
+
+    def _longest(self, tokens: list[int]) -> int | None:
+        """Bytes of the longest of the tokens, where the form of the walk asks for it."""
+        if self._device_slots.compiled:
+            return None
+        known = np.clip(np.array(tokens), 0, self._pool.vocabulary_size - 1)
+        return int(self._pool.token_lengths[known].max())
 
     def _bring_to_host(self, slot: Slot) -> None:
         """From now on the request is resolved here. Its state is the one thing that is ever read back."""
@@ -184,7 +190,8 @@ class BatchMasker:
         assert all(row < logits.shape[0] for row in self._slots), f"a batch of {logits.shape[0]} rows"
         if self._on_device:
             failed = self._device_slots.mask(logits, self._rows, self._numbers)
-            if failed.device.type == "cpu" and bool(failed.any()):  # elsewhere reading it would wait for the device
+            on_cpu = isinstance(failed, np.ndarray) or failed.device.type == "cpu"
+            if on_cpu and failed.any():  # elsewhere reading it would wait for the device
                 for slot, has_failed in zip(self._on_device, failed.tolist(), strict=True):
                     if has_failed:
                         slot.fail(NOTHING_LEFT)

@@ -114,7 +114,7 @@ class DeviceSlots:
         kernels.walk(*self.pool.arrays(*_FOR_WALK), *own, following)
         return following
 
-    def mask(self, logits: torch.Tensor, rows: Numbers, slots: Numbers, state: Numbers | None = None) -> torch.Tensor:
+    def mask(self, logits: torch.Tensor, rows: Numbers, slots: Numbers, state: Numbers | None = None) -> Numbers:
         """Masks `rows`, int64[n], of the logits by the `slots` and states, int64[n]; see `tensor_ops.mask_rows`.
 
         `state`: by default the slots' own.
@@ -129,4 +129,4 @@ class DeviceSlots:
             return tensor_ops.mask_rows(self.pool.tables, logits, *map(torch.from_numpy, (rows, *own)))
         failed = np.empty(len(rows), np.bool_)
         kernels.mask_rows(*self.pool.arrays(*_FOR_MASK), logits.numpy(), rows, *own, failed)
-        return torch.from_numpy(failed)
+        return failed

@@ -80,6 +80,7 @@ class TablePool:
         self._residents: OrderedDict[int, _Resident] = OrderedDict()  # id of the index -> it, least recently used first
         self._by_number: dict[int, _Resident] = {}
         self._used = dict.fromkeys(_ARENAS, 0)
+        self._arrays: dict[tuple[str, ...], tuple[np.ndarray, ...]] = {}  # of the present tables, by their names
         self.tables = Tables(
             token_data=torch.from_numpy(data).to(device),
             token_begin=torch.from_numpy(begin).to(device),
@@ -112,7 +113,10 @@ class TablePool:
 
     def arrays(self, *names: str) -> tuple[np.ndarray, ...]:
         """Tables by name, as arrays over the same memory; only where the device is the CPU."""
-        return tuple(getattr(self.tables, name).numpy() for name in names)
+        known = self._arrays.get(names)
+        if known is None:
+            known = self._arrays[names] = tuple(getattr(self.tables, name).numpy() for name in names)
+        return known
 
     @property
     def used_bytes(self) -> int:
@@ -186,6 +190,7 @@ class TablePool:
         self._used[name] = end
 
     def _write_extents(self) -> None:
+        self._arrays.clear()  # whatever changes the tables comes by here
         count = max(self._by_number, default=0) + 1
         extents = np.zeros((count, 5), np.int64)
         class_of = np.zeros((count, 256), np.uint8)
