@@ -45,7 +45,8 @@ EDGE, END, GO_ON = range(
 
 _MOST_BUILDS = 4_000  # rules built for one question...
 _MOST_SHORTENING = 200  # rules built to find a shorter string
-_MOST_SECONDS = 3.0  # ...and CPU time
+_MOST_SECONDS = 1.0  # ...and CPU time
+_SHORTENING_SECONDS = 0.3
 _DEEPEST = 1 << 14  # calls inside each other on the way to an end
 _BUILT_AT_ONCE = 64  # rules of one way
 _NO_RULES = np.empty(0, np.int64)
@@ -55,8 +56,10 @@ _USUAL = b"a0A ,"  # bytes that a string takes where it may take them: they make
 class Endings:
     """Short completions of the configurations of one automaton, asked for one by one or many at a time."""
 
-    def __init__(self, dfa: LazyDfa) -> None:
+    def __init__(self, dfa: LazyDfa, seconds: float = _MOST_SECONDS) -> None:
+        """`seconds`: of CPU time that one question may take, where rules have to be built for it."""
         self._dfa = dfa
+        self._seconds = seconds
         self._distance = np.zeros((0, 2), np.int64)  # int64[states, ends]
         self._choices = np.zeros((0, 2, 3), np.int32)  # int32[states, ends, 3]: EDGE, END, GO_ON
         self._below = np.zeros((0, 2), np.int64)  # int64[cells, ends]: fewest bytes to the end of all rules of a stack
@@ -72,7 +75,7 @@ class Endings:
         """
         self._follow_growth()
         self._dfa.budget.restart()
-        deadline, builds = time.thread_time() + _MOST_SECONDS, 0
+        deadline, builds = time.thread_time() + self._seconds, 0
         while True:
             found = self._lengths(configs)
             waiting = np.flatnonzero((found >= NOT_BUILT) & (found < FAR))
@@ -99,7 +102,7 @@ class Endings:
 
         A rule that is not built is taken for one byte: while the way that is shortest then has such rules, they are built.
         """
-        deadline, builds = time.thread_time() + _MOST_SECONDS, 0
+        deadline, builds = time.thread_time() + min(_SHORTENING_SECONDS, self._seconds), 0
         while builds < _MOST_SHORTENING and time.thread_time() < deadline:
             self._follow_growth()
             network, machine = self._dfa.network, self._dfa.machine
@@ -176,7 +179,7 @@ class TopsEndings(Endings):
 
     def __init__(self, dfa: TopsDfa, of: Endings) -> None:
         """`of`: of the automaton that the tops are of."""
-        super().__init__(dfa)
+        super().__init__(dfa, of._seconds)
         self._of = of
 
     def _follow_growth(self) -> None:
@@ -319,6 +322,16 @@ def _is_tail(network, target):
 
 
 @njit(cache=True)
+def _price(rule, young):
+    """What a rule that is not built counts; see `_relax`. Of the young ones the last is cheapest: it leads furthest."""
+    if young < 0:
+        return np.int64(1)
+    if rule >= young:
+        return 2 * NOT_BUILT - (np.int64(min(rule - young, 1 << 15)) << np.int64(20))
+    return NOT_BUILT * (3 + min(rule, 1 << 20))
+
+
+@njit(cache=True)
 def _offer_call(network, distance, choices, state, edge, target, young):
     rule = network.edges[edge, LABEL]
     start = network.rule_start[rule]
@@ -328,7 +341,7 @@ def _offer_call(network, distance, choices, state, edge, target, young):
         if start >= 0:
             length = distance[start, end]
         elif end == PLAIN:
-            length = NOT_BUILT * (1 if rule >= young else 2 + min(rule, 1 << 20)) if young >= 0 else np.int64(1)
+            length = _price(rule, young)
         else:
             continue
         if length >= FAR:

@@ -5,10 +5,14 @@ How many tokens the shortest answer needs is not known here. What is known is a 
 of the state after it fits. That alone could leave none, since the bound may rise by a step that the string itself takes: so a request
 keeps the tokens of the string that fitted last as its *plan*, and the plan's next token is always allowed. An answer that ends is
 therefore complete; near the end of a tight budget some tokens are held back that would have fitted.
+
+Finding a first completion may take more than the batch can wait for, with thousands of properties of which some are required. Then the
+budget of this index is given up, for all its requests and with a warning in the log: their answers may be cut off, as without it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -25,8 +29,11 @@ from guided.masking.budget import DoesNotFit, Plan, packed
 if TYPE_CHECKING:
     from guided.index.token_index import TokenIndex
 
+logger = logging.getLogger(__name__)
+
 _MEMO_STATES = 16  # states whose targets are remembered: 8 bytes a token each
 _MEMO_PLANS = 1 << 14
+_SECONDS = 0.25  # of CPU time for one completion: the batch waits
 _MOST_SPELT = 256  # targets of one state whose strings are spelt; the others count by their bytes
 
 
@@ -36,7 +43,8 @@ class GrowingCompletions:
     def __init__(self, index: TokenIndex, speller: Speller) -> None:
         self._index = index
         self._speller = speller
-        self._endings = Endings(index.automaton)
+        self._endings = Endings(index.automaton, _SECONDS)
+        self._gave_up = False
         self._plans: dict[int, Plan | None] = {}
         self._overshoot = Overshoot(index, self._endings)
         self._targets: OrderedDict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = OrderedDict()
@@ -47,9 +55,13 @@ class GrowingCompletions:
 
     def narrow(self, state: int, words: np.ndarray, left: int, plan: Plan | None) -> tuple[np.ndarray, Plan | None]:
         """See `Fit.narrow`."""
-        if self._leaves_enough(state, left - 1):
+        if self._gave_up or self._leaves_enough(state, left - 1):
             return words, None
         own = self.plan(state)
+        if own is None and plan is None:
+            logger.warning("no short completion was found: from now on answers to this constraint may be cut off")
+            self._gave_up = True
+            return words, None
         if own is None or len(own) > left:
             own = plan
         if own is None or len(own) > left:

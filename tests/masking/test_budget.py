@@ -176,3 +176,20 @@ def test_a_budget_that_fits_no_answer_fails_the_request(vocabulary):
     masker.mask(logits)
     assert torch.isfinite(logits[0]).nonzero().flatten().tolist() == [STOP]
     assert "the shortest answer needs" in masker._slots[0].failure
+
+
+def test_where_no_completion_is_found_in_time_the_budget_is_given_up(monkeypatch, caplog):
+    every_byte = Vocabulary.from_tokens(PIECES, eos_ids=[STOP])
+    index = guided.compile(GROWING[2], every_byte)
+    masker = BatchMasker(every_byte)
+    fit = masker._fits.of(index)
+    monkeypatch.setattr(fit._endings, "_seconds", -1.0)
+    masker.add(0, index, output=[], stop_tokens={STOP}, budget=3)
+    for _ in range(2):
+        logits = torch.zeros(1, every_byte.size)
+        masker.advance()
+        masker.mask(logits)
+        assert masker._slots[0].failure is None
+        words = index.mask(index.start)
+        assert int(torch.isfinite(logits[0]).sum()) == sum(int(word).bit_count() for word in words)
+    assert "may be cut off" in caplog.text
