@@ -132,6 +132,20 @@ The four refusals are `uniqueItems` of objects. Processor time on one core of a 
 The longest masks are of `uniqueItems` with hundreds of strings to tell apart, and of a `oneOf` over many objects that overlap (GeoJSON).
 ¹ Apart from 6.3 s in which a kernel was compiled, once on that machine.
 
+`python -m tests.conformance.soundness`: of 200 sampled schemas 3 are refused (`uniqueItems` of objects); of 9,850 random token walks over
+the others 9,097 come to an end, and every one of these texts validates. The other 753 are still open when the walk gives up.
+
+`python -m benchmarks.json_schema --every 40 --seconds 10`: 29 schemas, wall time, beside other work on the machine:
+
+| | guided | llguidance | xgrammar | outlines-core |
+|---|---:|---:|---:|---:|
+| passing / refused / wrong / out of time | 29 / 0 / 0 / 0 | 28 / 1 / 0 / 0 | 28 / 0 / 0 / 1 | 17 / 3 / 3 / 6 |
+| first mask, ms: p50, p99 | 1.9, 99 | 1.1, 106 | 927, over 10,000 | 1,069, over 10,000 |
+| every mask, µs: p50, p99 | 0.5, 3,669 | 9.9, 154 | 7.5, 116 | 2.6, 304 |
+
+A mask that was computed before costs half a microsecond; one of a state that nobody was in before costs its configurations and rules, which
+is what the high percentiles show.
+
 ## What is refused
 
 - References to documents that the request does not carry (`$ref` is never fetched; the published metaschemas are at hand), and
