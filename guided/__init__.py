@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from guided import kernel_cache
+
 if TYPE_CHECKING:
     from guided.compiler import compile, warm_up
     from guided.constraint import Constraint
@@ -54,6 +56,9 @@ _HOMES = {
     "lint": "guided.json_schema.lint",
     "warm_up": "guided.compiler",
 }
+
+
+kernel_cache.choose()
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ INDEXING = AUTOMATA | {"vocabulary"}
 # package or module of guided/ -> what else of guided/ it may import
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
+    "kernel_cache": set(),
     "limits": {"errors"},
     "constraint": {"errors"},
     "constraint_files": {"constraint", "errors"},
