@@ -28,11 +28,11 @@ from tests.live_server import LiveServer
 def schema(properties: int) -> dict[str, Any]:
     source = random.Random(1)
     kinds = ("string", "integer", "boolean")
-    names = (f"prop_{n:05}_{source.randrange(10**6)}" for n in range(properties))
+    names = [f"prop_{n:05}_{source.randrange(10**6)}" for n in range(properties)]
     return {
         "type": "object",
         "properties": {name: {"type": source.choice(kinds)} for name in names},
-        "minProperties": 4,
+        "required": [names[properties // 3], names[2 * properties // 3]],
     }
 
 
