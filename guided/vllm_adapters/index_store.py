@@ -67,6 +67,10 @@ class IndexStore:
         index.use_budget(Budget(self._limits if params.digest in self._patient else _GROWTH))
         return index
 
+    def breaks_off(self, params: GuidedParams, index: TokenIndex) -> bool:
+        """May a request with this index be ended before its answer is complete? Then no short completion can be asked of it either."""
+        return not index.is_closed and len(params.canonical_text) > _LARGE and params.digest not in self._patient
+
     def _current(self, params: GuidedParams) -> TokenIndex:
         """The index that is kept, unless its file was replaced; otherwise what the file has now."""
         kept = self._kept.get(params.digest)

@@ -83,6 +83,8 @@ class GuidedLogitsProcessor(LogitsProcessor):
             assert guided is not None
             name, index = guided.request_id, self._store.get(guided)
             budget = token_budget(guided, params.max_tokens, len(prompt or ()), self._max_model_len)
+            if self._store.breaks_off(guided, index):
+                budget = None
             written = (
                 Continued((prompt or ())[len(prompt or ()) - guided.prefix :], output) if guided.prefix else output
             )
