@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import cache
 
 from guided.automaton.char_dfa import CharDfa
-from guided.limits import Budget
+from guided.limits import Budget, Limits
 from guided.regex import pattern_dfa
 
 _LEAP_YEAR = r"(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
@@ -157,7 +157,9 @@ KNOWN = frozenset([*_PATTERNS, *_SAME_AS])
 def format_dfa(name: str) -> CharDfa:
     """The strings of a known format."""
     name = _SAME_AS.get(name, name)
-    budget = Budget()
+    budget = Budget(
+        Limits(seconds=600)
+    )  # the standard's formats, the same for all: nobody's fault where the machine is slow
     language = pattern_dfa(_PATTERNS[name](), flags="s", budget=budget)
     if name in ("hostname", "email"):
         language = language.difference(pattern_dfa(f"(?:.*@)?{_RESERVED_LABEL}", flags="s", budget=budget), budget)
