@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from guided.constraint import Constraint
 from server.bedrock.schema import Shape, shape_of
 from server.errors import RequestRefused
 from server.guided_fields import REFERENCE, read_constraint, without_constraint
@@ -72,6 +73,7 @@ def read_request(body: Mapping[str, Any], *, max_tokens: int, strict: bool) -> C
         arguments["system"] = system
     shape = None
     if wanted is not None:
+        _refuse_around(wanted.constraint)
         shape = shape_of(wanted.constraint, wanted.field)
         arguments["toolConfig"] = _tool(shape, strict)
     options = plain.get("stream_options") or {}
@@ -83,6 +85,13 @@ def read_request(body: Mapping[str, Any], *, max_tokens: int, strict: bool) -> C
         stream=bool(_typed(plain, "stream", bool)),
         with_usage=isinstance(options, Mapping) and options.get("include_usage") is True,
     )
+
+
+def _refuse_around(constraint: Constraint) -> None:
+    """What has to hold around or all over the answer can be enforced where logits are masked, but not in a tool's input."""
+    for option, param in (("avoid", "stop"), ("after", "guided_options.after")):
+        if option in constraint.options:
+            raise RequestRefused(f"{param} beside a constraint is not supported on Bedrock", "not_enforced", param)
 
 
 def _tool(shape: Shape, strict: bool) -> dict[str, Any]:

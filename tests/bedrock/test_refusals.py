@@ -25,6 +25,11 @@ OBJECT = {"type": "object", "properties": {"a": {"type": "string"}}}
         ({"guided_json": WEATHER, "guided_choice": ["a"]}, "conflicting_constraints", "guided_choice"),
         ({"guided_json": WEATHER, "guided_whitespace_pattern": " "}, "not_enforced", "guided_json"),
         ({"guided_json": WEATHER, "stop": "x"}, "not_enforced", "stop"),
+        (
+            {"guided_json": WEATHER, "guided_options": {"after": "</think>"}},
+            "not_enforced",
+            "guided_options.after",
+        ),
         ({"guided_json": {"type": "objekt"}}, "invalid_constraint", "guided_json#/type"),
         ({"guided_json": {**OBJECT, "patternProperties": {}}}, "unsupported_keyword", "guided_json#/patternProperties"),
         ({"guided_json": {**OBJECT, "minLenght": 3}}, "unsupported_keyword", "guided_json#/minLenght"),

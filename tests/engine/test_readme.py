@@ -33,8 +33,12 @@ def for_server(text: str, server: LiveServer) -> str:
 
 
 def examples(language: str) -> dict[str, str]:
-    """Field -> the example that uses it."""
-    found = {field: block for block in blocks(language) for field in FIELDS if f'"{field}"' in block}
+    """Field -> the first example that uses it."""
+    found: dict[str, str] = {}
+    for block in blocks(language):
+        for field in FIELDS:
+            if f'"{field}"' in block:
+                found.setdefault(field, block)
     assert list(found) == FIELDS, f"one {language} example for each kind of constraint"
     return found
 
