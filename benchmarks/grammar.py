@@ -46,8 +46,8 @@ def main() -> None:
     tokenizer = Tokenizer.from_file(str(arguments.tokenizer / "tokenizer.json"))
     vocabulary = guided.Vocabulary.from_pretrained(arguments.tokenizer)
     guided.warm_up(vocabulary)
-    gc.freeze()  # as the server does: what is loaded by now is not looked through again by each collection
     peers = Peers(arguments.tokenizer, vocabulary)
+    gc.freeze()  # as the server does: what is loaded by now is not looked through again by each collection
     names = [arguments.only] if arguments.only else NAMES
     first = first_masks(names, vocabulary, peers, arguments.repeats)
     steps = walks(names, tokenizer, vocabulary, peers)

@@ -53,8 +53,8 @@ def main() -> None:
         sys.exit(f"no tokenizer.json in {arguments.tokenizer}: run scripts/fetch_tokenizers.py")
     vocabulary = guided.Vocabulary.from_pretrained(arguments.tokenizer)
     guided.warm_up(vocabulary)
-    gc.freeze()  # as the server does: what is loaded by now is not looked through again by each collection
     peers = Peers(arguments.tokenizer, vocabulary)
+    gc.freeze()  # as the server does: what is loaded by now is not looked through again by each collection
     report = {
         "vocabulary": vocabulary.size,
         "first_mask_ms": first_masks(vocabulary, peers, arguments.repeats),
