@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from guided.automaton.avoiding import avoiding
+from guided.automaton.endings import Endings
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import Network
 from guided.automaton.preface import read_first
@@ -12,6 +13,7 @@ from guided.constraint import Constraint
 from guided.errors import InvalidConstraint, LimitExceeded, Unsatisfiable
 from guided.index.dead_ends import spells_every_byte
 from guided.index.fewest import fewest_tokens
+from guided.index.overshoot import Overshoot
 from guided.index.slices import slices_of, unwritable_bytes
 from guided.index.targets import token_targets
 from guided.index.token_index import TokenIndex
@@ -173,3 +175,27 @@ def _run_every_kernel() -> None:
     index.max_tokens()
     index.advance(index.start, 0)
     index.drop_dead_ends()
+    _run_kernels_of_stacks()
+
+
+def _run_kernels_of_stacks() -> None:
+    """Nested parentheses: what deep stacks, growing budgets and crowded indexes need."""
+    vocabulary = Vocabulary.from_tokens([b"a", b"(", b")", b"))", b""], eos_ids=[4])
+    network = Network()
+    network.root = network.rule()
+    start, opened, inside, end = network.state(), network.state(), network.state(), network.state(final=True)
+    network.literal(start, b"(", opened)
+    network.call(opened, network.root, inside)
+    network.literal(inside, b")", end)
+    network.literal(start, b"a", end)
+    network.define(network.root, start)
+    index = TokenIndex(LazyDfa(network, Budget(Limits(seconds=600))), vocabulary)
+    overshoot = Overshoot(index, Endings(index.automaton))
+    state = index.start
+    for token in (1, 1, 1):
+        overshoot.most_bytes(state)
+        following = index.advance(state, token)
+        assert following is not None
+        state = following
+    overshoot.most_bytes(state)
+    index.forget_all_but([state])

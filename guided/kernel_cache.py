@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import sys
 import time
 from pathlib import Path
 
 _VARIABLE = "NUMBA_CACHE_DIR"
+_STATE = re.compile("[0-9a-f]{16}")
 _CONSTANTS = ("automaton/network.py",)  # files without kernels whose constants are compiled into some
 _KEPT_SECONDS = 14 * 24 * 3600  # folders of other states that were written to since
 
@@ -56,5 +58,6 @@ def _cache_folder() -> Path:
 def _drop_old(base: Path) -> None:
     with contextlib.suppress(OSError):
         for folder in base.iterdir():
-            if time.time() - folder.stat().st_mtime > _KEPT_SECONDS:
+            ours = _STATE.fullmatch(folder.name) is not None
+            if ours and time.time() - folder.stat().st_mtime > _KEPT_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -180,11 +180,13 @@ class TopsEndings(Endings):
     def __init__(self, dfa: TopsDfa, of: Endings) -> None:
         """`of`: of the automaton that the tops are of."""
         super().__init__(dfa, of._seconds)
+        self._tops = dfa
         self._of = of
 
     def _follow_growth(self) -> None:
         of = self._of
         of._follow_growth()
+        self._tops.follow()
         if self._distance is not of._distance:
             self._distance, self._choices, self._byte_of = of._distance, of._choices, of._byte_of
             self._below = self._below[:0]

@@ -1,6 +1,6 @@
 """A network is determinised on demand: byte strings go in, dense integer states come out; knows no vocabulary.
 
-State 0 is the start. `delta[state, class]` is filled for a whole state at a time, when it is first needed; `class_of`
+State 0 is the start. An entry of `delta[state, class]` is filled when it is first needed, with those that are alike; `class_of`
 maps a byte to its class, and bytes that no edge tells apart share one. Late rules may bring byte sets that split a
 class: then the column is copied, which is right because both halves behaved alike in every state known so far.
 """
@@ -31,7 +31,7 @@ from guided.automaton.kernels import (
     WORK,
 )
 from guided.automaton.network import Network
-from guided.automaton.stack_sets import FIRST_CELL, rebuild_stack_table
+from guided.automaton.stack_sets import FIRST_CELL, UNIONS, rebuild_stack_table
 from guided.errors import LimitExceeded, Unsatisfiable
 from guided.limits import Budget
 
@@ -74,6 +74,7 @@ class LazyDfa:
         dfa = cls.__new__(cls)
         dfa.source, dfa.budget = Network(), Budget()
         dfa._class_bytes, dfa.split_from = [], {}
+        dfa._mirrored = (0, 0, 0, 0)
         states, classes = delta.shape
         flags = np.zeros((states, 3), np.uint8)
         flags[:, EXPANDED] = 1  # the network is never asked
@@ -328,6 +329,10 @@ def _grow_stacks(machine: kernels.Machine) -> kernels.Machine:
     return machine._replace(stacks=stacks, stack_table=table)
 
 
+def _grow_unions(machine: kernels.Machine) -> kernels.Machine:
+    return machine._replace(unions=np.zeros((2 * len(machine.unions), 3), np.int32))
+
+
 def _grow_frames(machine: kernels.Machine) -> kernels.Machine:
     return machine._replace(frames=_resized(machine.frames))
 
@@ -354,4 +359,5 @@ _GROW = {
     WORK: _grow_scratch,
     EDGES: _grow_scratch,
     FRAMES: _grow_frames,
+    UNIONS: _grow_unions,
 }

@@ -199,7 +199,12 @@ class Network:
         """The start state of a rule, built now if it has not been."""
         if self.rule_start[rule] == -1:
             self.late_rules.append(rule)
-            start = self._builders.pop(rule)()
+            try:
+                start = self._builders[rule]()
+            except BaseException:  # a limit, mostly: who asks again finds the rule as it was, and asks it anew
+                self.late_rules.remove(rule)
+                raise
+            del self._builders[rule]
             if self.rule_start[rule] == -1:  # the builder may have defined it itself
                 self.rule_start[rule] = start
         return self.rule_start[rule]

@@ -121,9 +121,12 @@ class _StoredNetwork(Network):
             network.size == (states, edges, rules, byte_sets)
             and np.array_equal(stored.states[:states, kernels.FIRST_EDGE], network.first_edge)
             and np.array_equal(stored.states[:states, kernels.FINAL], network.final)
+            and np.array_equal(stored.edges[:edges, kernels.NEXT], network.next_edge)
+            and np.array_equal(stored.edges[:edges, kernels.KIND], network.kind)
             and np.array_equal(stored.edges[:edges, kernels.TARGET], network.target)
             and np.array_equal(stored.edges[:edges, kernels.LABEL], network.label)
             and np.array_equal(stored.rule_start[:rules], network.rule_start)
+            and network.byte_sets == self.byte_sets
         )
         if not same:
             raise StaleSnapshot(_STALE)

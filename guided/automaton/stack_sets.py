@@ -18,10 +18,11 @@ from numba import njit
 NO_STACK, EMPTY_STACK, ANY_STACKS = 0, 1, 2  # bits: a list ends in one of the sets 0..3
 FIRST_CELL = 4
 TOP, BELOW, REST = range(3)  # columns of Machine.stacks
-STACKS, FRAMES = 0, 9  # slots of Machine.counts: cells used; the array that a union found too small
+STACKS, FRAMES, UNIONS = 0, 9, 12  # slot of Machine.counts: cells used; arrays that a union may find too small
 FULL_ARRAY = 8  # slot of Machine.counts
 NO_ROOM = -1
 _UNKNOWN = -2
+_STEPS_PER_UNION = 4
 _FRAME_LEFT, _FRAME_RIGHT, _FRAME_STAGE, _FRAME_BELOW = range(4)  # columns of Machine.frames
 
 
@@ -68,9 +69,16 @@ def cell(machine, top, below, rest):
 def union(machine, left, right):
     """The stacks of both sets; NO_ROOM where it does not fit."""
     depth = 0
+    steps = 0
     while True:
         value = _known_union(machine, left, right)
         if value == _UNKNOWN:
+            steps += 1
+            if (
+                steps > _STEPS_PER_UNION * machine.unions.shape[0]
+            ):  # what it remembers is lost before it is needed again
+                machine.counts[FULL_ARRAY] = UNIONS
+                return np.int64(NO_ROOM)
             if depth >= machine.frames.shape[0]:
                 machine.counts[FULL_ARRAY] = FRAMES
                 return np.int64(NO_ROOM)

@@ -15,7 +15,7 @@ class TopsDfa(LazyDfa):
         self.budget = of.budget
         self.machine = new_machine(of.machine.delta.shape[1])
         self.machine.counts[CLASSES] = of.num_classes
-        self._follow()
+        self.follow()
 
     def tops_of(self, state: int, without_base: bool) -> int:
         """The state here with the top of each stack of the other automaton's state and any stacks below; DEAD if there are only tops.
@@ -25,7 +25,7 @@ class TopsDfa(LazyDfa):
         Args:
             without_base: of the stacks that the state's innermost rule was called with, which are below all others, nothing is kept.
         """
-        self._follow()
+        self.follow()
         return self.run(lambda: kernels.intern_tops(self._of.machine, state, without_base, self.machine))
 
     @property
@@ -34,16 +34,16 @@ class TopsDfa(LazyDfa):
 
     def build_rule(self, rule: int) -> None:
         self._of.build_rule(rule)
-        self._follow()
+        self.follow()
 
     @property
     def memory_bytes(self) -> int:
         return sum(array.nbytes for array in self.machine)
 
-    def _follow(self) -> None:
-        """Takes over what the other automaton has learnt about the network since the last time."""
+    def follow(self) -> None:
+        """Takes over what the other automaton has learnt about the network since the last time: before each use of the arrays."""
         self.network = self._of.network
         for new in range(self.num_classes, self._of.num_classes):
             self._copy_column(new, self._of.split_from[new])
-        self.machine = self.machine._replace(class_of=self._of.machine.class_of)
+        self.machine = self.machine._replace(class_of=self._of.machine.class_of.copy())
         self.machine.counts[CLASSES] = self._of.num_classes

@@ -372,7 +372,10 @@ def fill_row(network, machine, slices, steps, rows, state):
         rows.lists[first - 1] = open_size
         rows.notes[state, RANGES] = first - 1
         rows.counts[LISTED] = first + open_size
-    return _enter_row(rows, state, row)
+    status = _enter_row(rows, state, row)
+    if status != DONE:
+        rows.counts[LISTED] = first - 1
+    return status
 
 
 @njit(cache=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from guided.automaton.endings import FAR, Endings, TopsEndings
-from guided.automaton.kernels import DONE
 from guided.errors import LimitExceeded
 from guided.index.row_table import RowTable
 from guided.index.shortest import add_range_successors, add_successors
@@ -47,12 +46,14 @@ class Overshoot:
     def _find(self, state: StateId) -> int:
         index = self._index
         index.mask(state)
-        tops = index.tops.of(state) if index.tops is not None else None
-        if index.tops is None or tops is None:
+        found = index.tops_of(state)
+        if found is None:
             return _longest(self._endings, _successors(index.table, state))
-        self._endings.lengths(np.array([state]))  # builds the rules on the way to its end
-        most = self._most_bytes_of_tops(index.tops, tops) + self._endings.below(state)
-        ranges = index.tops.open_ranges(tops)
+        stack_tops, tops = found
+        if _longest(self._endings, np.array([state])) >= FAR:  # builds the rules on the way to its end
+            return int(FAR)
+        most = self._most_bytes_of_tops(stack_tops, tops) + self._endings.below(state)
+        ranges = stack_tops.open_ranges(tops)
         if ranges.size:
             most = max(most, _longest(self._endings, _range_successors(index.table, state, ranges)))
         return most
@@ -62,6 +63,7 @@ class Overshoot:
             self._tops, self._tops_endings = stack_tops, TopsEndings(stack_tops.automaton, self._endings)
             self._known_tops = {}
         most = self._known_tops.get(tops)
+        stack_tops.automaton.follow()
         if most is None:
             most = self._known_tops[tops] = _longest(self._tops_endings, _successors(stack_tops.table, tops))
         return most
@@ -76,10 +78,17 @@ def _longest(endings: Endings, states: np.ndarray) -> int:
 
 def _successors(table: RowTable, state: int) -> np.ndarray:
     """int32[n]: the states after one token, where the row is known."""
-    found, seen = _room(table)
-    status, count = add_successors(*table.arrays(), state, found, seen, 0, 0)
-    assert status == DONE, "all was expanded when the row was filled"
-    return found[:count]
+    found = np.empty(0, np.int32)
+
+    def collect() -> int:
+        nonlocal found
+        room, seen = _room(table)
+        status, count = add_successors(*table.arrays(), state, room, seen, 0, 0)
+        found = room[:count]
+        return status
+
+    table.run(collect)
+    return found
 
 
 def _range_successors(table: RowTable, state: int, ranges: np.ndarray) -> np.ndarray:

@@ -120,16 +120,26 @@ class TokenIndex:
     def _fill(self, state: StateId) -> None:
         """Computes the row of a state, where its stacks are deep by their tops first."""
         table, dfa = self._table, self._dfa
-        if self._tops is None and dfa.has_stacks:
-            self._tops = StackTops(dfa, table.slices)
-        tops = self._tops.of(state) if self._tops is not None else None
-        if self._tops is None or tops is None:
+        found = self.tops_of(state)
+        if found is None:
             table.fill(state)
             return
-        known, ranges = self._tops.allowed(tops), self._tops.open_ranges(tops)
+        stack_tops, tops = found
+        known, ranges = stack_tops.allowed(tops), stack_tops.open_ranges(tops)
         table.run(
             lambda: kernels.complete_row(dfa.network, dfa.machine, table.slices, table.rows, state, known, ranges)
         )
+
+    def tops_of(self, state: StateId) -> tuple[StackTops, int] | None:
+        """The tops of a state with deep stacks, and what knows them.
+
+        Raises:
+            LimitExceeded: the automaton outgrew its limits.
+        """
+        if self._tops is None and self._dfa.has_stacks:
+            self._tops = StackTops(self._dfa, self._table.slices)
+        tops = self._tops.of(state) if self._tops is not None else None
+        return None if self._tops is None or tops is None else (self._tops, tops)
 
     def is_accepting(self, state: StateId) -> bool:
         """May the output end here?"""
@@ -184,7 +194,8 @@ class TokenIndex:
     def is_crowded(self) -> bool:
         """Does the index still grow and has used up half of what it may, so that `forget_all_but` is due?"""
         limits = self._dfa.budget.limits
-        crowded = self.num_states > limits.states // 2 or self.memory_bytes > limits.memory_bytes // 2
+        states = max(self.num_states, self._tops.automaton.num_states if self._tops is not None else 0)
+        crowded = states > limits.states // 2 or self.memory_bytes > limits.memory_bytes // 2
         return crowded and not self.is_closed
 
     def forget_all_but(self, states: Sequence[StateId]) -> list[StateId]:
@@ -215,8 +226,11 @@ class TokenIndex:
 
     def max_tokens(self) -> int | None:
         """Most tokens from the start to an end, the stop token not counted; None = unbounded. Closes the index first."""
-        self.close()
-        return longest_completion(*token_graph(*self._table.arrays(), self._check_graph), self.start)
+        reachable = self._distances() != UNREACHABLE
+        begin, successors = token_graph(*self._table.arrays(), self._check_graph)
+        kept = reachable[successors[: begin[-1]]]  # the others are dead ends, which no row leads to
+        begin = np.concatenate([[0], np.cumsum(kept)])[begin]
+        return longest_completion(begin, successors[: len(kept)][kept], self.start)
 
     def _check_graph(self, graph_bytes: int) -> None:
         self._dfa.budget.check("the token graph", memory_bytes=self.memory_bytes + graph_bytes)
@@ -235,11 +249,6 @@ class TokenIndex:
     def table(self) -> RowTable:
         """The rows of the states."""
         return self._table
-
-    @property
-    def tops(self) -> StackTops | None:
-        """By what the rows of states with deep stacks were found, if there are any."""
-        return self._tops
 
     @property
     def num_states(self) -> int:

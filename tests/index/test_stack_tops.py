@@ -105,7 +105,7 @@ def test_rows_of_deep_states_are_the_slow_rows(name):
             aside = index.advance(aside, chance.choice(allowed))
         state = index.advance(state, byte)
     assert index.is_accepting(state)
-    assert index.tops is not None, "no state was deep: the test tests nothing"
+    assert index._tops is not None, "no state was deep: the test tests nothing"
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -165,5 +165,5 @@ def test_nested_positions_share_what_their_tops_settle():
         index.mask(state)
         state = index.advance(state, ord(character))
     assert index.is_accepting(state)
-    filled = int((index.tops.table.rows.row_of >= 0).sum())
+    filled = int((index._tops.table.rows.row_of >= 0).sum())
     assert 0 < filled < 20, f"{filled} rows of tops for 86 positions"
