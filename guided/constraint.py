@@ -17,6 +17,8 @@ from typing import Any, Literal
 
 from guided.errors import InvalidConstraint, LimitExceeded
 
+MOST_CHARACTERS = 200  # of a marker: its automaton costs more than its square
+MOST_AVOIDED = 4_000  # characters of all strings to keep out
 FORMAT_VERSION = 1  # of the canonical text and of everything that is compiled from it
 
 Kind = Literal["json", "regex", "choice", "grammar"]
@@ -101,9 +103,12 @@ class Constraint:
 
         Raises:
             InvalidConstraint: the marker is not a string, or empty, or the constraint has one already.
+            LimitExceeded: it is longer than 200 characters.
         """
         if not _text("after", marker):
             raise InvalidConstraint("the marker is empty")
+        if len(marker) > MOST_CHARACTERS:
+            raise LimitExceeded(f"the marker has more than {MOST_CHARACTERS} characters", limit="characters")
         if "after" in self.options:
             raise InvalidConstraint("the constraint comes after a marker already")
         return self._make(self.kind, self.value, {**self.options, "after": marker})
@@ -113,12 +118,17 @@ class Constraint:
 
         Raises:
             InvalidConstraint: one of them is not a string, or empty.
+            LimitExceeded: together they are longer than 4,000 characters.
         """
+        if isinstance(strings, str):
+            raise InvalidConstraint("the strings to keep out must be a list of strings")
         avoided = sorted(
             {*self.options.get("avoid", ()), *(_text("a string to keep out", string) for string in strings)}
         )
         if "" in avoided:
             raise InvalidConstraint("an empty string cannot be kept out")
+        if sum(map(len, avoided)) > MOST_AVOIDED:
+            raise LimitExceeded(f"strings of more than {MOST_AVOIDED:,} characters to keep out", limit="characters")
         return self._make(self.kind, self.value, {**self.options, "avoid": avoided}) if avoided else self
 
     @classmethod

@@ -20,7 +20,7 @@ def choices_of(text: str) -> list[str]:
         return [line.removesuffix("\r") for line in lines]
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidConstraint(f"the file of choices begins like a JSON list but is none: {error}") from error
 
 

@@ -15,7 +15,7 @@ from guided.cli.arguments import UsageError, parse
 from guided.cli.report import refusal
 from guided.errors import ConstraintError
 
-OK, REFUSED, USAGE = 0, 1, 2
+OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,6 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"guided {args.command}: {error}", file=sys.stderr)
         return USAGE
-    except BrokenPipeError:  # the reader, such as `head`, has enough
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (OSError, UnicodeError, RecursionError, MemoryError, OverflowError) as error:
+        if not isinstance(error, BrokenPipeError):
+            print(f"guided {args.command}: {error or type(error).__name__}", file=sys.stderr)
+            return USAGE
+        # the reader, such as `head`, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK

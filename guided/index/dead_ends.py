@@ -19,10 +19,10 @@ from guided.vocabulary import Vocabulary
 
 @lru_cache(maxsize=4)
 def spells_every_byte(vocabulary: Vocabulary) -> bool:
-    """Is each byte that occurs in the vocabulary's tokens a token by itself?"""
+    """Is each byte that occurs in the vocabulary's tokens a token by itself, and each printable character of ASCII?"""
     tokens = vocabulary.token_bytes
     alone = tokens.data[tokens.offsets[:-1][np.diff(tokens.offsets) == 1]]
-    return bool(np.isin(tokens.data, alone).all())
+    return bool(np.isin(tokens.data, alone).all() and np.isin(np.arange(0x20, 0x7F), alone).all())
 
 
 @njit(cache=True)

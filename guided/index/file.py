@@ -9,6 +9,7 @@ copy-on-write: processes of one host share them, and Numba sees ordinary arrays.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import mmap
@@ -66,6 +67,8 @@ def save(index: TokenIndex, path: str | os.PathLike[str], constraint: Constraint
 
 def write(data: bytes | bytearray, path: str | os.PathLike[str]) -> int:
     """Writes what `to_bytes` gave, as `save` does."""
+    if Path(path).exists() and not Path(path).is_file():
+        raise FileExistsError(errno.EEXIST, "is there and is no regular file", str(path))
     descriptor, temporary = tempfile.mkstemp(dir=Path(path).parent, prefix=".index-")
     try:
         with os.fdopen(descriptor, "wb") as file:

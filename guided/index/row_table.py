@@ -43,7 +43,7 @@ class RowTable:
     def row_id(self, state: int) -> int:
         """Number of the state's row, UNKNOWN (-1) where it was not computed."""
         row_of = self.rows.row_of
-        return int(row_of[state]) if state < row_of.size else UNKNOWN
+        return int(row_of[state]) if 0 <= state < row_of.size else UNKNOWN
 
     def fill(self, state: int) -> None:
         """Computes the row of a state.

@@ -82,7 +82,7 @@ class TokenIndex:
         """The state after a token, or None where the token is not allowed; an id outside of the vocabulary never is."""
         if not 0 <= token_id < self.vocabulary.size:
             return None
-        key = state * self.vocabulary.size + token_id
+        key = int(state) * self.vocabulary.size + int(token_id)
         following = self._moves.get(key, UNKNOWN)
         if following == UNKNOWN:
             if len(self._moves) >= _MEMO_MOVES:
@@ -112,10 +112,17 @@ class TokenIndex:
         """Number of the state's row; equal rows have one number."""
         row = self._table.row_id(state)
         if row == UNKNOWN:
+            self._check_states(state)
             self._dfa.budget.restart()
             self._fill(state)
             row = self._table.row_id(state)
         return row
+
+    def _check_states(self, *states: StateId) -> None:
+        """Kernels look at no bounds. Raises IndexError for what is no state."""
+        for state in states:
+            if not 0 <= state < self.num_states:
+                raise IndexError(f"{state} is not one of the {self.num_states} states of the index")
 
     def _fill(self, state: StateId) -> None:
         """Computes the row of a state, where its stacks are deep by their tops first."""
@@ -207,6 +214,7 @@ class TokenIndex:
             LimitExceeded: these states alone are too much; nothing is forgotten then.
         """
         assert not self.is_closed, "every state of a closed index is needed"
+        self._check_states(*states)
         self._dfa.budget.restart()
         kept = self._dfa.forget_all_but(np.array(states, np.int64))
         self._table = RowTable(self._dfa, self._table.slices)

@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
+from guided.errors import LimitExceeded
 from guided.json_schema.arrays import ArrayShape, Count, Span
 from guided.json_schema.formats import KNOWN
 from guided.json_schema.formulas import Formula, Formulas, exact
@@ -298,6 +299,9 @@ def opposite_atom(formulas: Formulas, atom: Atom) -> Atom:
     return Atom("fewer", bound=atom.bound + 1)
 
 
+_MOST_BITS = (
+    1063  # of a number in a keyword: 320 digits, more than a float has; the time to spell goes with their square
+)
 _COMBINATIONS = {"allOf": "all", "anyOf": "any", "oneOf": "one", "not": "not", "if": "if"}
 _UNEVALUATED = {"unevaluatedItems": "array", "unevaluatedProperties": "object"}
 _OPENING = ("additionalProperties", "patternProperties", "unevaluatedProperties")
@@ -373,8 +377,15 @@ def _number_parts(node: Node) -> Iterator[Part]:
     for keyword, exclusive, side in (("minimum", "exclusiveMinimum", "low"), ("maximum", "exclusiveMaximum", "high")):
         is_open = schema.get(exclusive)
         if keyword in schema:
-            yield _number_part(NumberShape(**{side: exact(schema[keyword]), f"{side}_open": is_open is True}))
+            yield _number_part(NumberShape(**{side: _bound(node, keyword), f"{side}_open": is_open is True}))
         if is_open is not None and not isinstance(is_open, bool):
-            yield _number_part(NumberShape(**{side: exact(is_open), f"{side}_open": True}))
+            yield _number_part(NumberShape(**{side: _bound(node, exclusive), f"{side}_open": True}))
     if "multipleOf" in schema:
-        yield _number_part(NumberShape(step=Fraction(exact(schema["multipleOf"]))))
+        yield _number_part(NumberShape(step=_bound(node, "multipleOf")))
+
+
+def _bound(node: Node, keyword: str) -> Fraction:
+    value = exact(node.schema[keyword])
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
+        raise LimitExceeded(f"{keyword} has more than 320 digits", limit="digits", pointer=f"{node.pointer}/{keyword}")
+    return value

@@ -111,6 +111,8 @@ class _Builder:
             self._sequence(branch[depth:], state, end)
 
     def _repeat(self, node: Repeat, source: int) -> int:
+        if _is_empty(node.item):
+            return source  # nothing, however often
         copies = max(node.lo - (node.hi is None), 0)
         if copies and isinstance(node.item, Chars):
             source = self._chain(node.item.characters, source, copies, None)
@@ -172,3 +174,10 @@ class _Builder:
             self.build(look.body, start, end)
             body = self._bodies[key] = self.nfa.add_body(start, end, look.behind, max_width(look.body))
         return body
+
+
+def _is_empty(node: Node) -> bool:
+    """Is the node written so that it reads nothing and demands nothing?"""
+    if isinstance(node, Repeat):
+        return node.hi == 0 or _is_empty(node.item)
+    return isinstance(node, Sequence) and all(_is_empty(item) for item in node.items)
