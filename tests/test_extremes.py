@@ -20,7 +20,7 @@ def test_numbers_of_more_digits_than_a_float_has():
     with pytest.raises(LimitExceeded, match="minimum") as caught:
         guided.compile(guided.Constraint.json_schema('{"items": {"minimum": 1' + "0" * 1000 + "}}"), VOCABULARY)
     assert caught.value.pointer == "/items/minimum"
-    assert guided.compile(guided.Constraint.json_schema({"minimum": 1e308}), VOCABULARY).accepts("1.5e308")
+    assert guided.compile(guided.Constraint.json_schema({"minimum": 1e308}), VOCABULARY).accepts("15" + "0" * 307)
 
 
 def test_long_markers_and_stop_strings():
