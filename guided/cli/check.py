@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from guided.cli.arguments import UsageError
 from guided.cli.report import write_json
 from guided.cli.stages import Stages, embedded_model
 from guided.explain.characters import CharacterView
@@ -46,6 +47,8 @@ def _text(args: argparse.Namespace) -> bytes:
     """The bytes of the text, also where the terminal gave none that are UTF-8."""
     if args.text != "-":
         return os.fsencode(args.text)
+    if "-" in (args.schema, args.choices, args.grammar):
+        raise UsageError("stdin can be the constraint or the text, not both")
     data = sys.stdin.buffer.read()
     return data if args.keep_newline else data.removesuffix(b"\n").removesuffix(b"\r")
 

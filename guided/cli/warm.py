@@ -24,8 +24,10 @@ _BAR = 24  # characters
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 1 where a constraint is refused; the others are warmed all the same."""
+    """Exit code 1 where a constraint is refused or cannot be written; the others are warmed all the same."""
     files = _files(args.paths)
+    if not files:
+        raise UsageError("there is no constraint in " + ", ".join(map(str, args.paths)))
     if args.vocabulary_size is None:
         args.vocabulary_size = _model_width(args.tokenizer or embedded_model())
     vocabulary = load_vocabulary(args)
@@ -40,10 +42,10 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             _show(results[-1])
     _progress(len(files), len(files), "", args.json)
-    refused = [one for one in results if one["state"] == "refused"]
+    failed = [one for one in results if one["state"] in ("refused", "not written")]
     if args.json:
-        write_json({"ok": not refused, "folder": str(disk.home), "constraints": results})
-    return 1 if refused else 0
+        write_json({"ok": not failed, "folder": str(disk.home), "constraints": results})
+    return 1 if failed else 0
 
 
 def _files(paths: list[Path]) -> list[Path]:

@@ -73,3 +73,15 @@ def test_warm(folder, tmp_path, capsys, model_folder, vocabulary):
 def test_wrong_usage(folder, argument, capsys):
     assert main(["warm", str(folder / argument)]) == 2
     assert argument in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_no_success(folder, tmp_path, capsys, model_folder):
+    (tmp_path / "taken").write_text("a file where the folder of the cache should be")
+    arguments = ["warm", str(folder / "b.regex"), "--tokenizer", str(model_folder), "--folder", str(tmp_path / "taken")]
+    assert main([*arguments, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["ok"] is False
+
+
+def test_a_folder_without_constraints(tmp_path, capsys, model_folder):
+    assert main(["warm", str(tmp_path), "--tokenizer", str(model_folder)]) == 2
+    assert "no constraint" in capsys.readouterr().err
