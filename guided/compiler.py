@@ -11,7 +11,7 @@ from guided.automaton.network import Network
 from guided.automaton.preface import read_first
 from guided.constraint import Constraint
 from guided.errors import InvalidConstraint, LimitExceeded, Unsatisfiable
-from guided.index.dead_ends import spells_every_byte
+from guided.index.dead_ends import spells_every_byte, writes_ascii
 from guided.index.fewest import fewest_tokens
 from guided.index.overshoot import Overshoot
 from guided.index.slices import slices_of, unwritable_bytes
@@ -77,7 +77,8 @@ def begin_index(dfa: LazyDfa, vocabulary: Vocabulary) -> TokenIndex:
     index = TokenIndex(dfa, vocabulary)
     if not index.mask(index.start).any() and not index.is_accepting(index.start):
         raise Unsatisfiable(_UNWRITABLE)
-    if not spells_every_byte(vocabulary):
+    # What no token has was taken out of a complete network; one with late rules is JSON, and counts on ASCII.
+    if not spells_every_byte(vocabulary) or not (dfa.source.is_complete or writes_ascii(vocabulary)):
         _drop_dead_ends(index, dfa.budget)
     return index
 
@@ -142,6 +143,7 @@ def warm_up(vocabulary: Vocabulary | None = None) -> None:
         slices_of(vocabulary)
         unwritable_bytes(vocabulary)
         spells_every_byte(vocabulary)
+        writes_ascii(vocabulary)
         _use_every_front_end()
 
 

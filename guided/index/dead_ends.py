@@ -19,10 +19,19 @@ from guided.vocabulary import Vocabulary
 
 @lru_cache(maxsize=4)
 def spells_every_byte(vocabulary: Vocabulary) -> bool:
-    """Is each byte that occurs in the vocabulary's tokens a token by itself, and each printable character of ASCII?"""
+    """Is each byte that occurs in the vocabulary's tokens a token by itself?"""
+    return bool(np.isin(vocabulary.token_bytes.data, _alone(vocabulary)).all())
+
+
+@lru_cache(maxsize=4)
+def writes_ascii(vocabulary: Vocabulary) -> bool:
+    """Is each printable character of ASCII a token by itself?"""
+    return bool(np.isin(np.arange(0x20, 0x7F), _alone(vocabulary)).all())
+
+
+def _alone(vocabulary: Vocabulary) -> np.ndarray:
     tokens = vocabulary.token_bytes
-    alone = tokens.data[tokens.offsets[:-1][np.diff(tokens.offsets) == 1]]
-    return bool(np.isin(tokens.data, alone).all() and np.isin(np.arange(0x20, 0x7F), alone).all())
+    return tokens.data[tokens.offsets[:-1][np.diff(tokens.offsets) == 1]]
 
 
 @njit(cache=True)
