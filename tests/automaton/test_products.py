@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import guided
@@ -26,6 +26,7 @@ def automaton(constraint: guided.Constraint) -> LazyDfa:
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(PATTERNS), strings)
+@example("[^c]*c", ["a", "bc"])  # what follows b is none of these letters
 def test_what_is_left_contains_none_of_the_strings_and_nothing_else_is_gone(pattern, avoided):
     def left(text: str) -> bool:
         return re.fullmatch(pattern, text) is not None and not any(string in text for string in avoided)
@@ -40,7 +41,7 @@ def test_what_is_left_contains_none_of_the_strings_and_nothing_else_is_gone(patt
         assert dfa.matches(text.encode()) == left(text), text
     begun = [text for text in texts if len(text) < 3 and dfa.advance(dfa.start, text.encode()) != DEAD]
     for text in begun:  # nothing that has begun is stuck
-        assert any(dfa.matches((text + end).encode()) for end in texts), text
+        assert any(dfa.matches((text + way + end).encode()) for way in ("", "x") for end in texts), text
 
 
 def test_strings_beyond_ascii_and_where_nothing_is_left():
