@@ -191,8 +191,8 @@ class LazyDfa:
         self.network = arrays._replace(
             states=_with_rows(arrays.states, known_states, source.first_edge, source.final),
             edges=_with_rows(arrays.edges, known_edges, source.next_edge, source.kind, source.label, source.target),
-            rule_start=_with_room(arrays.rule_start, known_rules, rules),
-            set_has_class=_with_room(arrays.set_has_class, known_sets, sets),
+            rule_start=with_room(arrays.rule_start, known_rules, rules),
+            set_has_class=with_room(arrays.set_has_class, known_sets, sets),
         )
         self.network.rule_start[:rules] = source.rule_start
         self._mirrored = states, edges, rules, sets
@@ -255,13 +255,13 @@ def _no_network(classes: int) -> kernels.NetworkArrays:
 def _with_rows(table: np.ndarray, known: int, *columns: Sequence[int]) -> np.ndarray:
     """The table with rows known, known + 1, ... taken from its columns' values, the same or one with more room."""
     size = len(columns[0])
-    table = _with_room(table, known, size)
+    table = with_room(table, known, size)
     for column, values in enumerate(columns):
         table[known:size, column] = values[known:]
     return table
 
 
-def _with_room(array: np.ndarray, used: int, needed: int) -> np.ndarray:
+def with_room(array: np.ndarray, used: int, needed: int) -> np.ndarray:
     """The array if it has `needed` rows, else a copy of its first `used` rows in a larger one."""
     if needed <= len(array):
         return array
@@ -307,7 +307,7 @@ def _scratch(work: int) -> dict[str, np.ndarray]:
 
 def _resized(array: np.ndarray) -> np.ndarray:
     """A copy with room for twice as many rows; the new rows are not initialised."""
-    return _with_room(array, len(array), 2 * len(array))
+    return with_room(array, len(array), 2 * len(array))
 
 
 def _wider(array: np.ndarray) -> np.ndarray:

@@ -15,14 +15,13 @@ import numpy as np
 
 from guided.automaton import kernels
 from guided.automaton.kernels import CONFIGS, ITEMS, STACKS
-from guided.automaton.lazy_dfa import LazyDfa, _scratch
+from guided.automaton.lazy_dfa import LazyDfa, new_machine
 from guided.automaton.network import Network
 from guided.limits import Budget
 
 Arrays = dict[str, np.ndarray]
 
 _STALE = "the constraint's network came out differently than when its index was stored"
-_WORK = 512  # items of the scratch space, as in a new automaton
 # Machine arrays that are kept, with the counter of their used rows (None: used as a whole) and what fills the rest.
 _KEPT: dict[str, int | None] = {
     "counts": None,
@@ -72,13 +71,7 @@ def from_arrays(arrays: Arrays, rebuild: Callable[[], Network], budget: Budget) 
     packed = arrays["class_bytes"].tobytes()
     dfa._class_bytes = [int.from_bytes(packed[at : at + 32], "little") for at in range(0, len(packed), 32)]
     dfa.split_from = {}
-    dfa.machine = kernels.Machine(
-        **{name: arrays[name] for name in _KEPT},
-        unions=np.zeros((8192, 3), np.int32),
-        frames=np.empty((64, 4), np.int32),
-        alike=np.empty(256, np.int32),
-        **_scratch(_WORK),
-    )
+    dfa.machine = new_machine(1, configs=1)._replace(**{name: arrays[name] for name in _KEPT})
     dfa.source = _StoredNetwork(dfa, rebuild, arrays["late_rules"].tolist())
     return dfa
 

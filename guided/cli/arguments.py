@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -136,7 +137,9 @@ def _add_tokenizer(command: argparse.ArgumentParser) -> None:
 def _add_limits(command: argparse.ArgumentParser) -> None:
     default = Limits()
     limits = command.add_argument_group("limits")
-    limits.add_argument("--limit-seconds", type=float, default=default.seconds, metavar="S", help="default %(default)s")
+    limits.add_argument(
+        "--limit-seconds", type=_seconds, default=default.seconds, metavar="S", help="default %(default)s"
+    )
     limits.add_argument("--limit-states", type=_count, default=default.states, metavar="N", help="default %(default)s")
     limits.add_argument(
         "--limit-memory", type=_count, default=default.memory_bytes >> 20, metavar="MIB", help="default %(default)s"
@@ -144,6 +147,13 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--limit-bytes", type=_count, default=default.constraint_bytes, metavar="N", help="of the constraint's text"
     )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no positive number of seconds")
+    return seconds
 
 
 def _count(text: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from guided.automaton.kernels import Machine, NetworkArrays, enter_all
-from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.lazy_dfa import LazyDfa, with_room
 from guided.index import kernels
 from guided.index.kernels import (
     DENSE_COUNT,
@@ -140,10 +140,7 @@ def _longer_lists(rows: kernels.Rows) -> kernels.Rows:
 
 
 def _resized(array: np.ndarray, used: int) -> np.ndarray:
-    """Twice the room; the first `used` elements are kept."""
-    grown = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
-    grown[:used] = array[:used]
-    return grown
+    return with_room(array, used, 2 * len(array))
 
 
 _MORE = {ROWS: _more_rows, DENSE_ROWS: _more_dense_rows, LISTS: _longer_lists}

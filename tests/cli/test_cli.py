@@ -333,3 +333,10 @@ def test_explain_shows_the_normal_form(guided, model_folder):
     schema = '{"allOf": [{"type": ["integer", "null"]}, {"minimum": 3}]}'
     code, out, _ = guided("explain", "--json-schema", schema, "--tokenizer", str(model_folder), "--json")
     assert (code, json.loads(out)["normal_form"]) == (0, ["#0 = null | integer >= 3"])
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1"])
+def test_a_limit_that_limits_nothing_is_refused(seconds, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["explain", "--regex", "a", f"--limit-seconds={seconds}"])
+    assert stopped.value.code == 2 and "seconds" in capsys.readouterr().err
