@@ -23,7 +23,7 @@ help:
 	@echo "make test-v2  constraints under vLLM's V2 model runner, on the CPU: minutes"
 	@echo "make test-deploy  image, chart, Terraform, alerts: checked by the real tools, which it fetches"
 	@echo "make test-image   builds and runs the images on a Debian root, with buildah: minutes"
-	@echo "make chart    write the chart's schema and README anew, after a change of its values or of the settings"
+	@echo "make chart    write docs/settings.md, the chart's schema and its README anew, after a change of the settings or of its values"
 	@echo "make lint     ruff, format check, mypy"
 	@echo "make bench    benchmarks"
 	@echo "make bench-engine  what the masks cost the engine"
@@ -76,6 +76,7 @@ test-image: install
 	GUIDED_TEST_DEPLOY=1 GUIDED_TEST_IMAGE=1 $(BIN)/python -m pytest tests/deploy/test_image_build.py
 
 chart: install
+	$(BIN)/python scripts/settings_docs.py
 	$(BIN)/python scripts/chart_docs.py
 
 lint: $(DEV)

@@ -5,23 +5,19 @@ from __future__ import annotations
 import sys
 import time
 
-from pydantic import ValidationError
-
 from guided.vocabulary import VocabularyError
+from server.settings import Settings, read_settings, set_environment
 
 
 def main() -> None:
     started = time.monotonic()
-    from server.settings import Settings, parse_arguments, set_environment
-
-    try:
-        settings = Settings()
-    except ValidationError as error:
-        wrong = (f"GUIDED_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
-        raise SystemExit(f"guided-server: {'; '.join(wrong)}") from error
+    _settings({})  # before vLLM is imported, which takes its time: what is wrong in the environment is known at once
     set_environment()
     print("guided-server: [  0.0 s] loading vLLM", file=sys.stderr, flush=True)
-    args = parse_arguments(sys.argv[1:])
+    from server.command_line import parse_arguments
+
+    args, given = parse_arguments(sys.argv[1:])
+    settings = _settings(given)
 
     if args.headless:
         from server.headless import run_ranks
@@ -35,6 +31,13 @@ def main() -> None:
     try:
         uvloop.run(serve(settings, args, Progress(started)))
     except (OSError, VocabularyError, EngineDied) as error:
+        raise SystemExit(f"guided-server: {error}") from error
+
+
+def _settings(given: dict) -> Settings:
+    try:
+        return read_settings(given)
+    except ValueError as error:
         raise SystemExit(f"guided-server: {error}") from error
 
 

@@ -1,31 +1,53 @@
-"""In: environment, `.env` and command line; out: one frozen settings object and vLLM's own arguments. Starts nothing.
+"""In: environment, `.env` and what the command line says of the gateway; out: one frozen settings object. Starts nothing.
 
-The command line is vLLM's: every flag of its server passes through unchanged. The settings here are what vLLM does not know,
-and come from variables that begin with GUIDED_.
+A setting `name` is the variable GUIDED_NAME, in the environment or in `.env`, or `--guided.name` on the command line, or `name` below
+`guided:` in the YAML file of `--config` (`server.command_line`). The command line wins over the file, both over the environment.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
-from argparse import Namespace
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from guided.cache import RemoteOptions
 from guided.limits import Limits
 from guided.workers import PoolOptions
 
-CPU_FLAGS = ["--dtype", "float32", "--enforce-eager", "--max-model-len", "4096", "--max-num-seqs", "16"]
+PREFIX = "GUIDED_"
+ELSEWHERE = {"GUIDED_CACHE_DIR"}  # read by the library and the scripts, which know no settings
+OTHERS = ("GUIDED_BEDROCK_", "GUIDED_TEST_")  # prefixes of the other gateway's variables and of the tests'
+
+
+def unknown_variables(prefix: str, known: Collection[str], environment: Iterable[str]) -> list[str]:
+    """A sentence for each variable that begins with `prefix` and is none of `known`, which are upper-case names."""
+    found = sorted(name for name in environment if name.upper().startswith(prefix) and name.upper() not in known)
+    return [f"{name} is no setting{_meant(name.upper(), known)}" for name in found]
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f": is it {close[0]}?" if close else ""
 
 
 class Settings(BaseSettings):
-    """What the gateway itself can be told. Unknown GUIDED_ variables in `.env` are errors; others there are not ours."""
+    """What the gateway itself can be told. Names that begin with GUIDED_ and are unknown are errors; others are not ours."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="GUIDED_", env_file=".env", dotenv_filtering="match_prefix", frozen=True
-    )
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=".env", dotenv_filtering="match_prefix", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_unknown_variables(cls, values: Any) -> Any:
+        known = {PREFIX + name.upper() for name in cls.model_fields} | ELSEWHERE
+        ours = (name for name in os.environ if not name.upper().startswith(OTHERS))
+        if unknown := unknown_variables(PREFIX, known, ours):
+            raise ValueError("; ".join(unknown))
+        return values
 
     # one constraint
     constraint_bytes: int = Field(default=2 << 20, ge=1, description="size of one constraint, UTF-8")
@@ -40,26 +62,42 @@ class Settings(BaseSettings):
 
     # all of them
     compile_workers: int = Field(
-        default_factory=lambda: max(2, (os.cpu_count() or 2) // 4), ge=2, description="processes"
+        default_factory=lambda: max(2, (os.cpu_count() or 2) // 4),
+        ge=2,
+        description="processes that compile, a quarter of the CPUs and at least 2 where it is unset; half of them take short work only",
     )
-    compile_queue: int = Field(default=512, ge=1, description="compilations that may wait")
+    compile_queue: int = Field(
+        default=512,
+        ge=1,
+        description="compilations that may wait; beyond it, and for one API key beyond half of it, the answer is 429",
+    )
     compile_queue_seconds: float = Field(default=30.0, gt=0, description="how long they may wait")
-    compile_nice: int = Field(default=15, ge=0, le=19, description="niceness of the processes for short compilations")
+    compile_nice: int = Field(
+        default=15, ge=0, le=19, description="niceness of the processes for short work (the others have 19)"
+    )
 
     # where indexes are kept
-    memory_cache_bytes: int = Field(default=1 << 30, ge=0, description="closed indexes mapped by this process")
+    memory_cache_bytes: int = Field(default=1 << 30, ge=0, description="closed indexes that the gateway maps")
     disk_cache_bytes: int = Field(default=4 << 30, ge=0, description="index files in $GUIDED_CACHE_DIR/indexes")
-    redis_url: str | None = Field(default=None, description="redis://, rediss:// or unix://; unset: no remote cache")
+    redis_url: str | None = Field(
+        default=None,
+        description="a Redis or Valkey that replicas share their indexes through: redis://, rediss:// (TLS) or unix://",
+    )
     redis_password: SecretStr | None = Field(default=None, description="where it is not part of the address")
     redis_ca_file: Path | None = Field(default=None, description="authority of the server's certificate")
     redis_key: SecretStr = Field(
-        default=SecretStr(""), description="signs what replicas share; the same for all of them"
+        default=SecretStr(""),
+        description="signs what replicas share; the same for all of them: values that were written without it are ignored",
     )
-    redis_timeout_ms: int = Field(default=50, ge=1, description="of connecting, and of each read and write")
+    redis_timeout_ms: int = Field(
+        default=50, ge=1, description="of connecting, and of each read and write; a slower server is a miss"
+    )
     redis_ttl_seconds: int = Field(default=7 * 86_400, ge=1, description="life of an index that nobody writes again")
 
     # before the server is ready
-    warm: str = Field(default="", description="files and folders of constraints, separated by colons")
+    warm: str = Field(
+        default="", description="files and folders of constraints, separated by colons, that are compiled first"
+    )
 
     @property
     def limits(self) -> Limits:
@@ -102,6 +140,30 @@ class Settings(BaseSettings):
         )
 
 
+def read_settings(given: Mapping[str, Any]) -> Settings:
+    """The settings, those that are given on the command line or in its file over those of the environment.
+
+    Raises:
+        ValueError: one line that names what is wrong, without its value, which may be a secret.
+    """
+    named = {name.replace("-", "_").lower(): value for name, value in given.items()}
+    try:
+        return Settings(**named)
+    except ValidationError as error:
+        raise ValueError("; ".join(_wrong(found, named) for found in error.errors())) from None
+
+
+def _wrong(found: Any, given: Collection[str]) -> str:
+    message = found["msg"].removeprefix("Value error, ")
+    if not found["loc"]:
+        return message
+    name = str(found["loc"][0])
+    place = f"--guided.{name}" if name in given else PREFIX + name.upper()
+    if found["type"] == "extra_forbidden":
+        return f"{place} is no setting{_meant(name, Settings.model_fields)}"
+    return f"{place}: {message}"
+
+
 def set_environment() -> None:
     """Defaults for vLLM that only the environment can give; has to run before vLLM is imported."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
@@ -109,22 +171,3 @@ def set_environment() -> None:
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB; read by the CPU build only
     os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")  # our processor speaks the V1 interface
-
-
-def parse_arguments(arguments: list[str]) -> Namespace:
-    """vLLM's parsed server arguments, with our defaults under what the caller gives."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
-    from vllm.platforms import current_platform
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-    parser = make_arg_parser(
-        FlexibleArgumentParser(prog="guided-server", description="OpenAI-compatible guided decoding")
-    )
-    defaults = ["--host", "127.0.0.1", *(CPU_FLAGS if current_platform.is_cpu() else [])]
-    parsed = parser.parse_args([*defaults, *arguments])
-    if parsed.model_tag:
-        parsed.model = parsed.model_tag
-    if parsed.served_model_name is None and Path(parsed.model).is_dir():
-        parsed.served_model_name = [Path(parsed.model).resolve().name]
-    validate_parsed_serve_args(parsed)
-    return parsed

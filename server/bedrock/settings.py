@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from pydantic import Field, SecretStr
+import os
+from typing import Any
+
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from server.settings import unknown_variables
+
+PREFIX = "GUIDED_BEDROCK_"
 
 
 class BedrockSettings(BaseSettings):
-    """What this gateway can be told; AWS's own variables (region, profile, role) are boto3's."""
+    """What this gateway can be told; AWS's own variables (region, profile, role) are boto3's. Unknown GUIDED_BEDROCK_ names are errors."""
 
-    model_config = SettingsConfigDict(env_prefix="GUIDED_BEDROCK_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_unknown_variables(cls, values: Any) -> Any:
+        known = {PREFIX + name.upper() for name in cls.model_fields}
+        if unknown := unknown_variables(PREFIX, known, os.environ):
+            raise ValueError("; ".join(unknown))
+        return values
 
     models: dict[str, str] = Field(
         default={},

@@ -11,20 +11,21 @@ import sys
 import pytest
 
 from scripts.chart_docs import ELSEWHERE
+from server.settings import ELSEWHERE as NOT_IN_SETTINGS
 from server.settings import Settings
 from tests.deploy.tools import CHART, ROOT, VALUE_FILES, find, render, server_containers
 
 READS = """
 import json, sys
-from server.settings import parse_arguments, set_environment
+from server.command_line import parse_arguments
+from server.settings import set_environment
 set_environment()
 for arguments in json.load(sys.stdin):
-    args = parse_arguments(arguments)
+    args, _ = parse_arguments(arguments)
     kept = ("model", "served_model_name", "tensor_parallel_size", "nnodes", "node_rank", "master_addr", "headless", "host",
             "shutdown_timeout", "max_model_len", "override_generation_config", "enable_prefix_caching")
     print(json.dumps({k: getattr(args, k, None) for k in kept}))
 """
-NOT_IN_SETTINGS = {"GUIDED_CACHE_DIR"}  # read by the library, which knows no settings
 
 
 def command_lines():
