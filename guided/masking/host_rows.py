@@ -26,7 +26,7 @@ def _mask(slot: Slot, logits: torch.Tensor) -> None:
         return
     assert slot.index is not None
     may_stop = slot.index.is_accepting(slot.state)
-    if mask_by_words(logits, slot.allowed(), slot.stop_array, may_stop) > 0:
+    if mask_by_words(logits, slot.allowed(), slot.stop_array, may_stop):
         return
     # The engine's own filters (allowed_token_ids, bad_words, min_tokens) left nothing of what the constraint allows.
     if not may_stop and slot.failure is None:
@@ -34,10 +34,10 @@ def _mask(slot: Slot, logits: torch.Tensor) -> None:
     _only_stop(slot, logits)
 
 
-def mask_by_words(logits: torch.Tensor, words: np.ndarray, stop_tokens: np.ndarray, may_stop: bool) -> int:
+def mask_by_words(logits: torch.Tensor, words: np.ndarray, stop_tokens: np.ndarray, may_stop: bool) -> bool:
     """See `kernels.mask_row`; the tensor form for logits on another device."""
     if logits.device.type == "cpu" and logits.dtype == torch.float32 and logits.stride(0) == 1:
-        return mask_row(logits.numpy(), words, stop_tokens, may_stop)
+        return mask_row(logits.numpy(), words.view(np.int32), stop_tokens, may_stop)
     device_words = torch.from_numpy(words.view(np.int32)).to(logits.device)
     return mask_row_tensor(logits, device_words, torch.from_numpy(stop_tokens).to(logits.device), may_stop)
 

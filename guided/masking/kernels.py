@@ -15,46 +15,21 @@ NEGATIVE_INFINITY = np.float32(-np.inf)
 @numba.njit(cache=True, nogil=True)
 def mask_row(
     logits: np.ndarray,  # float32[columns]: changed in place
-    words: np.ndarray,  # uint32[words]: bit t set = token t is allowed
+    words: np.ndarray,  # int32[words]: bit t set = token t is allowed
     stop_tokens: np.ndarray,  # int64[stops]: tokens that end the output, whatever `words` says of them
     may_stop: bool,
-) -> int:
+) -> bool:
     """Forbids every token that is neither in `words` nor a permitted stop token.
 
     Returns:
-        How many tokens are left to choose from: allowed here and not already -inf before.
+        Whether a token is left to choose from: allowed here and not already -inf before.
     """
-    columns = logits.shape[0]
-    stop_logits = np.empty(stop_tokens.shape[0], np.float32)
-    for i in range(stop_tokens.shape[0]):
-        stop_logits[i] = logits[stop_tokens[i]] if may_stop else NEGATIVE_INFINITY
-        logits[stop_tokens[i]] = NEGATIVE_INFINITY
-    left = 0
-    for w in range(min(words.shape[0], (columns + 31) >> 5)):
-        word = words[w]
-        begin = w << 5
-        end = min(begin + 32, columns)
-        if word == 0:
-            for token in range(begin, end):
-                logits[token] = NEGATIVE_INFINITY
-            continue
-        for token in range(begin, end):
-            if (word >> np.uint32(token - begin)) & np.uint32(1) == 0:
-                logits[token] = NEGATIVE_INFINITY
-            elif logits[token] > NEGATIVE_INFINITY:
-                left += 1
-    for token in range(
-        words.shape[0] << 5, columns
-    ):  # columns beyond the vocabulary: padding of the model's last layer
-        logits[token] = NEGATIVE_INFINITY
-    for i in range(stop_tokens.shape[0]):
-        logits[stop_tokens[i]] = stop_logits[i]
-        if stop_logits[i] > NEGATIVE_INFINITY:
-            left += 1
-    return left
+    stop_logits = _take_stops(logits, stop_tokens, may_stop)
+    left = _keep_bits(logits, words)
+    return _put_stops(logits, stop_tokens, stop_logits) or left
 
 
-def mask_row_tensor(logits: torch.Tensor, words: torch.Tensor, stop_tokens: torch.Tensor, may_stop: bool) -> int:
+def mask_row_tensor(logits: torch.Tensor, words: torch.Tensor, stop_tokens: torch.Tensor, may_stop: bool) -> bool:
     """The same step as `mask_row` in tensor operations.
 
     Args:
@@ -69,7 +44,7 @@ def mask_row_tensor(logits: torch.Tensor, words: torch.Tensor, stop_tokens: torc
         allowed = torch.nn.functional.pad(allowed, (0, columns - allowed.shape[0]))
     allowed[stop_tokens] = may_stop
     logits.masked_fill_(~allowed, float("-inf"))
-    return int((logits > float("-inf")).sum())
+    return bool((logits > float("-inf")).any())
 
 
 # --- many slots at once: the compiled form of guided.masking.tensor_ops -----------------------------------------------
@@ -124,10 +99,7 @@ def mask_rows(extents, place, accepting, dense, lists, logits, rows, index, stat
                 left = _keep_bits(row, dense[extents[index[i], 3] + place[at]])
             else:
                 left = _keep_list(row, lists, extents[index[i], 4] - 1 - place[at], kept)
-            for k in range(stops.shape[1]):
-                if 0 <= stops[i, k] < columns:
-                    row[stops[i, k]] = stop_logits[k]
-                    left |= stop_logits[k] > NEGATIVE_INFINITY
+            left |= _put_stops(row, stops[i], stop_logits)
         if not left:
             failed[i] = state[i] >= 0 and not may_stop
             row[:] = NEGATIVE_INFINITY
@@ -151,6 +123,17 @@ def _take_stops(row, stops, may_stop):
 
 
 @numba.njit(cache=True, nogil=True)
+def _put_stops(row, stops, taken):
+    """Writes back what `_take_stops` took; is a stop token allowed?"""
+    left = False
+    for k in range(stops.shape[0]):
+        if 0 <= stops[k] < row.shape[0]:
+            row[stops[k]] = taken[k]
+            left |= taken[k] > NEGATIVE_INFINITY
+    return left
+
+
+@numba.njit(cache=True, nogil=True)
 def _keep_bits(row, words):
     """Forbids what `words` does not allow; is a token left?"""
     columns = row.shape[0]
@@ -167,11 +150,10 @@ def _keep_bits(row, words):
             for token in range(begin, begin + 32):
                 row[token] = NEGATIVE_INFINITY
         else:
-            for token in range(begin, begin + 32):
-                if (word >> (token - begin)) & 1 == 0:
-                    row[token] = NEGATIVE_INFINITY
-                else:
-                    left |= row[token] > NEGATIVE_INFINITY
+            for token in range(begin, begin + 32):  # without a branch, so that it runs in vectors
+                kept = row[token] if (word >> (token - begin)) & 1 else NEGATIVE_INFINITY
+                row[token] = kept
+                left |= kept > NEGATIVE_INFINITY
     for token in range(whole << 5, columns):  # a last, incomplete word, then columns beyond the vocabulary
         w = token >> 5
         if w >= words.shape[0] or (words[w] >> (token & 31)) & 1 == 0:

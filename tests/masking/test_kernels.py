@@ -21,11 +21,11 @@ def packed(allowed: set[int], vocabulary: int) -> np.ndarray:
     return words
 
 
-def run(kernel: str, logits: np.ndarray, words: np.ndarray, may_stop: bool) -> tuple[np.ndarray, int]:
+def run(kernel: str, logits: np.ndarray, words: np.ndarray, may_stop: bool) -> tuple[np.ndarray, bool]:
     stop = np.array(STOP, np.int64)
     if kernel == "numba":
         row = logits.copy()
-        return row, mask_row(row, words, stop, may_stop)
+        return row, mask_row(row, words.view(np.int32), stop, may_stop)
     row_tensor = torch.from_numpy(logits.copy())
     left = mask_row_tensor(row_tensor, torch.from_numpy(words.view(np.int32)), torch.from_numpy(stop), may_stop)
     return row_tensor.numpy(), left
@@ -50,7 +50,7 @@ def test_kernel_equals_reference(kernel, allowed, may_stop, padding, blocked, se
     row, left = run(kernel, logits, packed(allowed, 70), may_stop)
 
     assert row.tobytes() == expected.tobytes()
-    assert left == int(np.isfinite(expected).sum())
+    assert left == np.isfinite(expected).any()
 
 
 @pytest.mark.parametrize("kernel", ["numba", "torch"])
@@ -58,4 +58,4 @@ def test_logits_narrower_than_the_mask(kernel):
     logits = np.zeros(45, np.float32)
     row, left = run(kernel, logits, packed({1, 44}, 70), may_stop=False)
     assert np.flatnonzero(np.isfinite(row)).tolist() == [1, 44]
-    assert left == 2
+    assert left
