@@ -38,6 +38,7 @@ from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, NO_STACK
 from guided.automaton.tops_dfa import TopsDfa
 
 FAR = np.int64(1) << np.int64(60)  # there is no such end
+NOT_ALONE = 1 << 20  # what a byte that should be avoided counts beside its length
 NOT_BUILT = np.int64(1) << np.int64(36)  # a distance from here on goes through rules that are not built
 EDGE, END, GO_ON = range(
     3
@@ -49,6 +50,7 @@ _MOST_SECONDS = 1.0  # ...and CPU time
 _SHORTENING_SECONDS = 0.3
 _DEEPEST = 1 << 14  # calls inside each other on the way to an end
 _BUILT_AT_ONCE = 64  # rules of one way
+_ALL_BYTES = np.ones(256, np.bool_)
 _NO_RULES = np.empty(0, np.int64)
 _USUAL = b"a0A ,"  # bytes that a string takes where it may take them: they make words and numbers
 
@@ -56,19 +58,26 @@ _USUAL = b"a0A ,"  # bytes that a string takes where it may take them: they make
 class Endings:
     """Short completions of the configurations of one automaton, asked for one by one or many at a time."""
 
-    def __init__(self, dfa: LazyDfa, seconds: float = _MOST_SECONDS) -> None:
-        """`seconds`: of CPU time that one question may take, where rules have to be built for it."""
+    def __init__(self, dfa: LazyDfa, seconds: float = _MOST_SECONDS, alone: np.ndarray = _ALL_BYTES) -> None:
+        """
+        Args:
+            seconds: of CPU time that one question may take, where rules have to be built for it.
+            alone: bool[256]: bytes that a vocabulary can write one by one; completions avoid the others.
+        """
         self._dfa = dfa
+        self._alone = alone
         self._seconds = seconds
         self._distance = np.zeros((0, 2), np.int64)  # int64[states, ends]
         self._choices = np.zeros((0, 2, 3), np.int32)  # int32[states, ends, 3]: EDGE, END, GO_ON
         self._below = np.zeros((0, 2), np.int64)  # int64[cells, ends]: fewest bytes to the end of all rules of a stack
-        self._byte_of = np.zeros(0, np.int16)  # int16[byte sets]: the byte that a string takes, -1 = the set is empty
+        self._byte_of = np.zeros(0, np.int16)  # int16[byte sets]: see `_usual_bytes`
         self._known_rules = -1
         self._young = 1 << 30
 
     def lengths(self, configs: np.ndarray) -> np.ndarray:
         """int64[n]: bytes of the completion of each configuration, int[n]; FAR where none was found within the limits.
+
+        Each byte that could not be avoided counts NOT_ALONE more.
 
         Raises:
             LimitExceeded: the network outgrew the automaton's limits.
@@ -93,9 +102,9 @@ class Endings:
         length = int(self.lengths(np.array([config]))[0])
         if length >= NOT_BUILT:
             return None
-        text = np.empty(length, np.uint8)
+        text = np.empty(length % NOT_ALONE, np.uint8)
         written, missing = self._trace(config, text)
-        return text.tobytes() if missing == 0 and written == length else None
+        return text.tobytes() if missing == 0 and written == len(text) else None
 
     def shorten(self, config: int) -> None:
         """Builds rules through which a shorter completion of a configuration may go, within the limits. Raises LimitExceeded.
@@ -120,6 +129,12 @@ class Endings:
                 self._build(rule)
             builds += missing
 
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest completion of all, each counted as in `lengths`; FAR where calls stack up and there may be none."""
+        self._follow_growth()
+        return int(self._distance[:, PLAIN].max(initial=0)) if self._dfa.network_size[2] == 1 else int(FAR)
+
     def below(self, config: int) -> int:
         """Most bytes that the stacks of a configuration need below what `TopsDfa.tops_of` keeps; from NOT_BUILT on where unknown."""
         self._follow_growth()
@@ -137,7 +152,7 @@ class Endings:
             self._distance = _grown(self._distance, (states, ends), FAR)
             self._distance[self._distance >= NOT_BUILT] = FAR
             self._choices = _grown(self._choices, (states, ends, 3), -1)
-            self._byte_of = _usual_bytes(network.set_has_class[:sets, machine.class_of])
+            self._byte_of = _usual_bytes(network.set_has_class[:sets, machine.class_of], self._alone)
             _relax(network, self._byte_of, self._distance, self._choices, self._young)
             self._known_rules = built
             self._below = self._below[:0]
@@ -179,7 +194,7 @@ class TopsEndings(Endings):
 
     def __init__(self, dfa: TopsDfa, of: Endings) -> None:
         """`of`: of the automaton that the tops are of."""
-        super().__init__(dfa, of._seconds)
+        super().__init__(dfa, of._seconds, of._alone)
         self._tops = dfa
         self._of = of
 
@@ -199,11 +214,12 @@ def _grown(array: np.ndarray, shape: tuple[int, ...], fill: int | np.int64) -> n
     return grown
 
 
-def _usual_bytes(contains: np.ndarray) -> np.ndarray:
-    """int16[sets]: a byte of each set, -1 where it has none, from bool[sets, 256]."""
+def _usual_bytes(contains: np.ndarray, alone: np.ndarray) -> np.ndarray:
+    """int16[sets]: a byte of each set of bool[sets, 256], 256 more where it has none of `alone`, -1 where it is empty."""
     order = np.array(list(dict.fromkeys([*_USUAL, *range(0x20, 256), *range(0x20)])))
-    first = contains[:, order].argmax(1)
-    return np.where(contains.any(1), order[first], -1).astype(np.int16)
+    order = np.concatenate([order[alone[order]], order[~alone[order]]])
+    first = order[contains[:, order].argmax(1)]
+    return np.where(contains.any(1), np.where(alone[first], first, first + 256), -1).astype(np.int16)
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -247,8 +263,10 @@ def _look(network, byte_of, distance, choices, state, young):
         if kind == EPSILON:
             changed |= _offer_all(distance, choices, state, edge, np.int64(0), target, 0)
         elif kind == BYTES:
-            if byte_of[network.edges[edge, LABEL]] >= 0:
-                changed |= _offer_all(distance, choices, state, edge, np.int64(1), target, 0)
+            byte = byte_of[network.edges[edge, LABEL]]
+            if byte >= 0:
+                length = np.int64(1 if byte < 256 else 1 + NOT_ALONE)
+                changed |= _offer_all(distance, choices, state, edge, length, target, 0)
         elif kind != RESUME:
             changed |= _offer_call(network, distance, choices, state, edge, target, young)
         edge = network.edges[edge, NEXT]
@@ -497,7 +515,7 @@ def _trace(network, machine, distance, choices, below, byte_of, config, text, ru
         kind = network.edges[edge, KIND]
         if kind == BYTES:
             if written < text.shape[0]:
-                text[written] = byte_of[network.edges[edge, LABEL]]
+                text[written] = byte_of[network.edges[edge, LABEL]] & 255
             written += 1
             state = go_on
         elif kind == EPSILON:

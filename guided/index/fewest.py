@@ -19,10 +19,11 @@ def fewest_tokens(index: TokenIndex) -> int | None:
         if index.is_closed:
             needed = index.min_tokens(index.start)
             return None if needed == UNREACHABLE else needed
-        endings = Endings(index.automaton)
+        speller = Speller(index.vocabulary)
+        endings = Endings(index.automaton, alone=speller.alone)
         endings.shorten(index.start)
         text = endings.ending(index.start)
     except LimitExceeded:
         return None
-    tokens = None if text is None else Speller(index.vocabulary).spell(text)
+    tokens = None if text is None else speller.spell(text)
     return None if tokens is None else len(tokens)

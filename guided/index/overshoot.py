@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from guided.automaton.endings import FAR, Endings, TopsEndings
+from guided.automaton.endings import FAR, NOT_ALONE, Endings, TopsEndings
 from guided.errors import LimitExceeded
 from guided.index.row_table import RowTable
 from guided.index.shortest import add_range_successors, add_successors
@@ -25,6 +25,7 @@ class Overshoot:
     def __init__(self, index: TokenIndex, endings: Endings) -> None:
         self._index = index
         self._endings = endings
+        self._longest = endings.longest
         self._known: dict[StateId, int] = {}
         self._tops: StackTops | None = None
         self._tops_endings: TopsEndings | None = None
@@ -36,6 +37,8 @@ class Overshoot:
         Raises:
             LimitExceeded: the automaton outgrew its limits.
         """
+        if self._longest < NOT_ALONE:
+            return self._longest
         most = self._known.get(state)
         if most is None:
             if len(self._known) >= _MEMO_STATES:

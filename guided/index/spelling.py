@@ -23,9 +23,10 @@ class Speller:
         self._first = _first_nodes(trie.byte, trie.subtree_end)
         self._special = {special_token_bytes(name): token for name, token in vocabulary.special_token_ids.items()}
         data, offsets = vocabulary.token_bytes.data, vocabulary.token_bytes.offsets
-        single = np.unique(data[offsets[:-1][np.diff(offsets) == 1]])
         self.longest_token = int(np.diff(offsets).max(initial=1))
-        self.every_byte_is_a_token = set(single.tolist()) >= _BYTES_OF_UTF8
+        self.alone = np.zeros(256, np.bool_)  # bool[256]: bytes that are tokens
+        self.alone[data[offsets[:-1][np.diff(offsets) == 1]]] = True
+        self.alone[_NOT_IN_TEXT] = True  # as parts of special tokens they cost less than a token
 
     def spell(self, text: bytes) -> tuple[int, ...] | None:
         """The tokens, as few as can be; None where the vocabulary cannot write the text."""
@@ -45,7 +46,7 @@ class Speller:
         return tuple(tokens)
 
 
-_BYTES_OF_UTF8 = set(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}
+_NOT_IN_TEXT = [0xC0, 0xC1, *range(0xF5, 0x100)]
 
 
 @njit(cache=True)

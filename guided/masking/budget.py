@@ -62,16 +62,14 @@ class Completions:
 
     def may_bind(self, tokens_left: int) -> bool:
         """Could some allowed token leave too little of `tokens_left`? Exact distances are found only when bytes say so."""
-        if self._speller.every_byte_is_a_token and (
-            tokens_left > len(self._delta) or tokens_left > self._byte_horizon + 1
-        ):
-            return False
-        return tokens_left <= self.horizon
+        return tokens_left <= self._byte_horizon + 1 and tokens_left <= self.horizon
 
     @cached_property
     def _byte_horizon(self) -> int:
-        """No state is further from an accepting one, in bytes."""
-        return int(_most_bytes(self._delta, self._accepting))
+        """No state is further from an accepting one, in bytes that are tokens; very large where some state has no such way."""
+        spelt = np.zeros(self._delta.shape[1], np.bool_)
+        spelt[self._class_of[self._speller.alone]] = True
+        return int(_most_bytes(self._delta[:, spelt], self._accepting))
 
     @cached_property
     def min_tokens(self) -> np.ndarray:

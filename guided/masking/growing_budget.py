@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guided.automaton.endings import FAR, Endings
+from guided.automaton.endings import FAR, NOT_ALONE, Endings
 from guided.automaton.kernels import DEAD
 from guided.errors import LimitExceeded
 from guided.index.overshoot import Overshoot
@@ -43,7 +43,7 @@ class GrowingCompletions:
     def __init__(self, index: TokenIndex, speller: Speller) -> None:
         self._index = index
         self._speller = speller
-        self._endings = Endings(index.automaton, _SECONDS)
+        self._endings = Endings(index.automaton, _SECONDS, speller.alone)
         self._gave_up = False
         self._plans: dict[int, Plan | None] = {}
         self._overshoot = Overshoot(index, self._endings)
@@ -91,23 +91,22 @@ class GrowingCompletions:
 
     def _leaves_enough(self, state: int, tokens_after: int) -> bool:
         """Is every token, by the bytes of what completes the answer after it, sure to leave enough?"""
-        return self._speller.every_byte_is_a_token and self._overshoot.most_bytes(state) <= tokens_after
+        return self._overshoot.most_bytes(state) <= tokens_after
 
     def _fitting(self, state: int, tokens_after: int) -> np.ndarray:
         """uint32[ceil(vocabulary / 32)]: tokens after which `tokens_after` tokens are known to be enough."""
         number_of, targets, lengths = self._after(state)
         fits = np.zeros(len(targets) + 1, np.bool_)  # the last stands for tokens that are not allowed
-        if self._speller.every_byte_is_a_token:
-            fits[:-1] = lengths <= tokens_after
+        fits[:-1] = lengths <= tokens_after
         most_bytes = max(tokens_after, 0) * self._speller.longest_token
-        asked = np.flatnonzero(~fits[:-1] & (lengths <= most_bytes))
+        asked = np.flatnonzero(~fits[:-1] & (lengths < FAR) & (lengths % NOT_ALONE <= most_bytes))
         for i in asked[np.argsort(lengths[asked], kind="stable")][:_MOST_SPELT].tolist():
             plan = self.plan(int(targets[i]))
             fits[i] = plan is not None and len(plan) <= tokens_after
         return packed(fits[number_of])
 
     def _after(self, state: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(int64[vocabulary]: number of each token's target, int32[n]: the targets, int64[n]: bytes that complete them)."""
+        """(int64[vocabulary]: number of each token's target, int32[n]: the targets, int64[n]: `Endings.lengths` of them)."""
         known = self._targets.get(state)
         if known is None:
             if len(self._targets) >= _MEMO_STATES:

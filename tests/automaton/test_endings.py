@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import guided
-from guided.automaton.endings import FAR, Endings
+from guided.automaton.endings import FAR, NOT_ALONE, Endings
 from guided.automaton.kernels import DEAD
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.reference import ReferenceMachine
@@ -51,6 +51,18 @@ def test_shortest_in_a_network_that_is_all_built(description, text):
         assert len(ending) == expected
     else:
         assert len(ending) > 7
+
+
+@pytest.mark.parametrize(
+    ("avoided", "ending", "forced"), [(b"", b"ax", 0), (b"a", b"bcx", 0), (b"ab", b"ax", 1), (b"x", b"ax", 1), (b"bx", b"ax", 1)]
+)
+def test_bytes_that_cannot_be_written_alone_are_avoided(avoided, ending, forced):
+    dfa = LazyDfa(build_network(guided.Constraint.regex("(a|bc)x"), Budget(Limits())), Budget(Limits()))
+    alone = np.ones(256, np.bool_)
+    alone[list(avoided)] = False
+    endings = Endings(dfa, alone=alone)
+    assert endings.ending(dfa.start) == ending
+    assert endings.lengths(np.array([dfa.start]))[0] == len(ending) + forced * NOT_ALONE
 
 
 CONSTRAINTS = {

@@ -106,7 +106,7 @@ def test_answers_of_an_index_that_grows_are_complete(case, bytes_are_tokens):
     vocabulary = Vocabulary.from_tokens(PIECES, eos_ids=[STOP])
     index = guided.compile(GROWING[case], vocabulary)
     choose, masker, held_back = random.Random(case), BatchMasker(vocabulary), 0
-    masker._fits._speller.every_byte_is_a_token = bytes_are_tokens
+    masker._fits._speller.alone[:] = bytes_are_tokens
     needed = len(masker._fits.of(index).plan(index.start))
     for budget in [*range(needed, needed + 4), needed + 12, needed + 25]:
         for _ in range(3):
