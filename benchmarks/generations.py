@@ -129,9 +129,7 @@ def store(constraint: Any) -> None:
     Disk(default_folder(), vocabulary).save(index, constraint)
 
 
-def conditions(
-    engine: Engine, kinds: list[str], backends: list[str], tokens: int
-) -> dict[str, Callable[[int], Cost]]:
+def conditions(engine: Engine, kinds: list[str], backends: list[str], tokens: int) -> dict[str, Callable[[int], Cost]]:
     """Name -> cost of a batch of that many answers."""
     from guided.vllm_adapters.params import to_extra_args
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guided.automaton.endings import FAR, NOT_ALONE, Endings
-from guided.automaton.kernels import DEAD
 from guided.errors import LimitExceeded
 from guided.index.overshoot import Overshoot
 from guided.index.spelling import Speller
@@ -106,7 +105,7 @@ class GrowingCompletions:
         return packed(fits[number_of])
 
     def _after(self, state: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(int64[vocabulary]: number of each token's target, int32[n]: the targets, int64[n]: `Endings.lengths` of them)."""
+        """(int32[vocabulary]: number of each token's target, int64[n]: the targets, int64[n]: `Endings.lengths` of them)."""
         known = self._targets.get(state)
         if known is None:
             if len(self._targets) >= _MEMO_STATES:
@@ -117,11 +116,13 @@ class GrowingCompletions:
 
     def _find_after(self, state: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         of_token = token_targets(self._index, state)
-        targets, number_of = np.unique(of_token, return_inverse=True)
-        if targets.size and targets[0] == DEAD:
-            targets, number_of = targets[1:], number_of - 1  # -1: the last
+        number_of_state = np.full(int(of_token.max()) + 2, -1, np.int32)  # the last is for DEAD, which is -1
+        number_of_state[of_token] = 0
+        number_of_state[-1] = -1
+        targets = np.flatnonzero(number_of_state == 0)
+        number_of_state[targets] = np.arange(len(targets))
         try:
             lengths = self._endings.lengths(targets)
         except LimitExceeded:
             lengths = np.full(len(targets), FAR)
-        return number_of, targets, lengths
+        return number_of_state[of_token], targets, lengths

@@ -15,13 +15,10 @@ def make_room(slots: Iterable[Slot], fits: FitMemo) -> None:
     Args:
         slots: all requests that hold states of growing indexes.
     """
-    users: dict[int, tuple[Index, list[Slot]]] = {}
-    for slot in slots:
-        if slot.index is not None and slot.failure is None and not slot.stopped:
-            users.setdefault(id(slot.index), (slot.index, []))[1].append(slot)
-    for index, of_index in users.values():
+    going = [slot for slot in slots if slot.index is not None and slot.failure is None and not slot.stopped]
+    for index in {id(slot.index): slot.index for slot in going}.values():
         if index.is_crowded:
-            _forget(index, of_index, fits)
+            _forget(index, [slot for slot in going if slot.index is index], fits)
 
 
 def _forget(index: Index, slots: list[Slot], fits: FitMemo) -> None:

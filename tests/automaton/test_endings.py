@@ -54,7 +54,8 @@ def test_shortest_in_a_network_that_is_all_built(description, text):
 
 
 @pytest.mark.parametrize(
-    ("avoided", "ending", "forced"), [(b"", b"ax", 0), (b"a", b"bcx", 0), (b"ab", b"ax", 1), (b"x", b"ax", 1), (b"bx", b"ax", 1)]
+    ("avoided", "ending", "forced"),
+    [(b"", b"ax", 0), (b"a", b"bcx", 0), (b"ab", b"ax", 1), (b"x", b"ax", 1), (b"bx", b"ax", 1)],
 )
 def test_bytes_that_cannot_be_written_alone_are_avoided(avoided, ending, forced):
     dfa = LazyDfa(build_network(guided.Constraint.regex("(a|bc)x"), Budget(Limits())), Budget(Limits()))
