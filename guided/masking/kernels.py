@@ -151,9 +151,8 @@ def _keep_bits(row, words):
                 row[token] = NEGATIVE_INFINITY
         else:
             for token in range(begin, begin + 32):  # without a branch, so that it runs in vectors
-                kept = row[token] if (word >> (token - begin)) & 1 else NEGATIVE_INFINITY
-                row[token] = kept
-                left |= kept > NEGATIVE_INFINITY
+                row[token] = row[token] if (word >> (token - begin)) & 1 else NEGATIVE_INFINITY
+                left |= row[token] > NEGATIVE_INFINITY
     for token in range(whole << 5, columns):  # a last, incomplete word, then columns beyond the vocabulary
         w = token >> 5
         if w >= words.shape[0] or (words[w] >> (token & 31)) & 1 == 0:

@@ -15,9 +15,9 @@ def make_room(slots: Iterable[Slot], fits: FitMemo) -> None:
     Args:
         slots: all requests that hold states of growing indexes.
     """
-    going = [slot for slot in slots if slot.index is not None and slot.failure is None and not slot.stopped]
+    going = [slot for slot in slots if slot.failure is None and not slot.stopped]
     for index in {id(slot.index): slot.index for slot in going}.values():
-        if index.is_crowded:
+        if index is not None and index.is_crowded:
             _forget(index, [slot for slot in going if slot.index is index], fits)
 
 
