@@ -7,7 +7,7 @@ others are resolved on the host, one by one, without the rest having to wait for
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ import torch
 from guided.masking.device_slots import FAILED, PLAIN, STOPPED, DeviceSlots
 from guided.masking.fit import FitMemo
 from guided.masking.host_rows import NOTHING_LEFT, mask_by_words, mask_host_row
+from guided.masking.pressure import Pressure, measured
 from guided.masking.room import make_room
 from guided.masking.slot import Index, Slot
 from guided.masking.tables import DEFAULT_BYTES, TablePool
@@ -31,8 +32,15 @@ class BatchMasker:
         *,
         capacity_bytes: int = DEFAULT_BYTES,
         compiled: bool | None = None,
+        on_leave: Callable[[Slot], None] | None = None,
     ) -> None:
-        """`capacity_bytes`: of tables on the device. `compiled`: as for `DeviceSlots`."""
+        """
+        Args:
+            capacity_bytes: of tables on the device.
+            compiled: as for `DeviceSlots`.
+            on_leave: is told of every constrained request that leaves the batch.
+        """
+        self._on_leave = on_leave
         self._device = torch.device(device)
         self._pool = TablePool(vocabulary, self._device, capacity_bytes)
         self._device_slots = DeviceSlots(self._pool, 16, compiled=compiled)
@@ -42,6 +50,7 @@ class BatchMasker:
         self._changed = True  # since the lists below were made
         self._on_device: list[Slot] = []
         self._on_host: list[tuple[int, Slot]] = []  # row, request
+        self._measured: dict[int, Pressure] = {}  # row -> where its pressure goes
         self._rows = self._numbers = self._device_slots.numbers([])  # int64[n]: row and slot of those on the device
 
     def warm_up(self) -> None:
@@ -66,14 +75,16 @@ class BatchMasker:
         stop_tokens: Collection[int],
         budget: int | None = None,
         name: str = "?",
+        pressure: Pressure | None = None,
     ) -> None:
         """Puts a constrained request into a row; its `output` may already hold tokens, which are replayed.
 
         Args:
             budget: most output tokens that the request may have; the answer is made to fit. None: it need not.
+            pressure: takes what the masks of this request leave of the model's probability.
         """
         self.remove(row)
-        slot = Slot(self._new_number(), index, index.start, output, frozenset(stop_tokens), name)
+        slot = Slot(self._new_number(), index, index.start, output, frozenset(stop_tokens), name, pressure=pressure)
         if index.is_closed:
             slot.table = slot.held = self._pool.acquire(index)  # type: ignore[arg-type]  # a TokenIndex
         if budget is not None:
@@ -105,6 +116,8 @@ class BatchMasker:
             self._pool.release(slot.held)
         self._free.append(slot.number)
         self._changed = True
+        if self._on_leave is not None:
+            self._on_leave(slot)
 
     def move(self, source: int, target: int) -> None:
         """The request in `source`, constrained or not, moves to `target`, whose request is gone."""
@@ -145,6 +158,7 @@ class BatchMasker:
         on_device = [(row, slot) for row, slot in self._slots.items() if slot.table is not None]
         self._on_device = [slot for _, slot in on_device]
         self._on_host = [(row, slot) for row, slot in self._slots.items() if slot.table is None]
+        self._measured = {row: slot.pressure for row, slot in self._slots.items() if slot.pressure is not None}
         self._rows = self._device_slots.numbers([row for row, _ in on_device])
         self._numbers = self._device_slots.numbers([slot.number for _, slot in on_device])
         self._changed = False
@@ -188,6 +202,10 @@ class BatchMasker:
         """
         self._follow_changes()
         assert all(row < logits.shape[0] for row in self._slots), f"a batch of {logits.shape[0]} rows"
+        with measured(logits, list(self._measured), list(self._measured.values())):
+            self._mask(logits)
+
+    def _mask(self, logits: torch.Tensor) -> None:
         if self._on_device:
             failed = self._device_slots.mask(logits, self._rows, self._numbers)
             on_cpu = isinstance(failed, np.ndarray) or failed.device.type == "cpu"

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from guided.masking.fit import Fit, Plan
+from guided.masking.pressure import Pressure
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Slot:
         failure: why this request cannot go on; it is ended at once, and who reads its output finds it incomplete.
         plan: tokens that complete the answer from `state`, where the fit asks for one.
         name: what logs call the request.
+        pressure: where it is to be measured for this request.
     """
 
     number: int
@@ -74,6 +76,7 @@ class Slot:
     stopped: bool = False
     failure: str | None = None
     plan: Plan | None = None
+    pressure: Pressure | None = None
     stop_array: np.ndarray = field(init=False)  # int64[stops]: `stop_tokens` for the kernels
 
     def __post_init__(self) -> None:
@@ -139,3 +142,14 @@ class Slot:
     def fail(self, reason: str) -> None:
         self.failure = reason
         logger.error("constrained request %s fails: %s", self.name, reason)
+
+
+def states_visited(slot: Slot) -> int:
+    """How many states the request's output has been in, the start included; by a second walk, so that no step has to count."""
+    seen, state = set(), None if slot.index is None else slot.index.start
+    for token in slot.output:
+        if state is None or token in slot.stop_tokens:
+            break
+        seen.add(state)
+        state = slot.index.advance(state, token)  # type: ignore[union-attr]
+    return len(seen | {state} - {None})

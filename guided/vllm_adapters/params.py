@@ -25,6 +25,7 @@ class GuidedParams:
         fit_budget: the answer has to be complete within the request's tokens.
         may_break_off: the request may be ended where its index would hold up the batch; the gateway goes on with it.
         prefix: tokens at the end of the prompt that belong to the answer: it was broken off after them.
+        report: the worker measures the masks of this request; see `guided.vllm_adapters.reports`.
     """
 
     digest: str
@@ -33,6 +34,7 @@ class GuidedParams:
     fit_budget: bool
     may_break_off: bool = False
     prefix: int = 0
+    report: bool = False
 
     @property
     def constraint(self) -> Constraint:
@@ -46,12 +48,13 @@ def to_extra_args(
     *,
     fit_budget: bool = True,
     may_break_off: bool = False,
+    report: bool = False,
 ) -> dict[str, Any]:
     """A copy of `extra_args` in which the constraint travels as well.
 
     Args:
         fit_budget: the answer has to be complete within the request's tokens; a request whose budget fits no answer fails.
-        may_break_off: see `GuidedParams`.
+        may_break_off, report: see `GuidedParams`.
     """
     travelling = {
         "format": FORMAT_VERSION,
@@ -61,6 +64,7 @@ def to_extra_args(
         "fit_budget": fit_budget,
         "may_break_off": may_break_off,
         "prefix": 0,
+        "report": report,
     }
     return {**(extra_args or {}), KEY: travelling}
 
@@ -88,6 +92,7 @@ def from_extra_args(extra_args: Mapping[str, Any] | None) -> GuidedParams | None
         travelling["fit_budget"],
         travelling["may_break_off"],
         travelling["prefix"],
+        travelling["report"],
     )
 
 

@@ -14,8 +14,11 @@ from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDi
 
 from guided.compiler import warm_up
 from guided.masking import BatchMasker
+from guided.masking.pressure import Pressure
+from guided.masking.slot import Slot, states_visited
 from guided.vllm_adapters.index_store import IndexStore
 from guided.vllm_adapters.params import KEY, from_extra_args, token_budget
+from guided.vllm_adapters.reports import Reports
 from guided.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -46,7 +49,8 @@ class GuidedLogitsProcessor(LogitsProcessor):
         vocabulary = Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
         self._max_model_len = model.max_model_len
         self._store = IndexStore(vocabulary)
-        self._masker = BatchMasker(vocabulary, device)
+        self._masker = BatchMasker(vocabulary, device, on_leave=self._report)
+        self._reports = Reports()
         warm_up(vocabulary)  # kernels are compiled or loaded now, not in the first request's step
         self._masker.warm_up()
 
@@ -88,9 +92,17 @@ class GuidedLogitsProcessor(LogitsProcessor):
             written = (
                 Continued((prompt or ())[len(prompt or ()) - guided.prefix :], output) if guided.prefix else output
             )
-            self._masker.add(row, index, output=written, stop_tokens=stop_tokens, budget=budget, name=name)
+            pressure = Pressure() if guided.report else None
+            self._masker.add(
+                row, index, output=written, stop_tokens=stop_tokens, budget=budget, name=name, pressure=pressure
+            )
         except Exception as error:  # noqa: BLE001 - an exception here would end the engine and every request in it
             self._masker.add_failed(row, f"{type(error).__name__}: {error}", stop_tokens=stop_tokens, name=name)
+
+    def _report(self, slot: Slot) -> None:
+        if slot.pressure is not None:
+            mass, allowed = slot.pressure.read()
+            self._reports.write(slot.name, mass, allowed, states_visited(slot))
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         """Masks in place. Without a constrained request in the batch nothing is touched."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -209,3 +210,28 @@ def test_an_answer_that_began_in_the_prompt_goes_on(batch, vocabulary, written):
         batch.rows[row].append(answer[2])  # "UU" is in no answer
     _, after = batch.step()
     assert after[1].isfinite().nonzero().flatten().tolist() == [EOS]
+
+
+def test_what_was_asked_for_is_reported_when_the_request_leaves(model_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("GUIDED_CACHE_DIR", str(tmp_path))
+    batch = Batch(model_folder, 49_152)
+    batch.rows[0] = []
+    asking = params(SENTIMENT)
+    asking.extra_args = to_extra_args(None, SENTIMENT, "asking", report=True)
+    batch.builder.added.append((0, asking, [1, 2, 3], batch.rows[0]))
+    batch.add(1, SENTIMENT)
+    for _ in range(2):
+        _, after = batch.step()
+        for row, output in batch.rows.items():
+            output.append(int(after[row].argmax()))
+    written = list(batch.rows[0])
+    batch.remove(0)
+    batch.remove(1)
+    batch.rows[2] = []
+    batch.step()
+    (path,) = (tmp_path / "reports").iterdir()
+    (line,) = path.read_text().splitlines()
+    report = json.loads(line)
+    assert len(report["mass"]) == len(report["allowed"]) == len(written) == 2
+    assert all(0 < mass < 1 for mass in report["mass"])
+    assert report["states"] == 3
