@@ -131,6 +131,15 @@ class Constraint:
             raise LimitExceeded(f"strings of more than {MOST_AVOIDED:,} characters to keep out", limit="characters")
         return self._make(self.kind, self.value, {**self.options, "avoid": avoided}) if avoided else self
 
+    def in_one_layout(self) -> Constraint:
+        """A schema with one way to lay out each document, where it says nothing of whitespace; any other constraint as it is.
+
+        For pictures and explanations: every layout is one more copy of the whole automaton.
+        """
+        if self.kind != "json" or self.options["whitespace"] != "json_dumps" or "whitespace_pattern" in self.options:
+            return self
+        return self._make(self.kind, self.value, {**self.options, "whitespace": "compact"})
+
     @classmethod
     def from_canonical(cls, text: str) -> Constraint:
         """The constraint whose `canonical_text` is `text`."""

@@ -20,6 +20,7 @@ from server.compile_service import CompileService
 from server.constraint_middleware import ConstraintMiddleware
 from server.errors import RequestRefused, refusal
 from server.routes import guided
+from server.routes.playground import add_playground
 
 
 async def create_app(args: Namespace, engine: EngineClient, compile_service: CompileService) -> FastAPI:
@@ -32,6 +33,7 @@ async def create_app(args: Namespace, engine: EngineClient, compile_service: Com
     app.add_middleware(ConstraintMiddleware, compile_service=compile_service)
     register_api_routers(args, app, tasks, engine.model_config)
     app.include_router(guided.router)
+    add_playground(app)
     attach_endpoint_plugins(app, tasks)
     init_exception_handler(app)
     app.exception_handler(RequestRefused)(refusal)

@@ -35,6 +35,7 @@ _USAGE_SECONDS = 30.0
 _STAGES = 1024
 _EXPLORING_SECONDS = 1.0  # CPU time, beyond what the first state takes, to find out how an answer may go on
 _TRIED = 10_000  # indexes that are known not to close; then they are tried again
+_DRAWN_STATES = 40
 _GROWING_BYTES = 4096  # what this process keeps of an index that still grows
 
 
@@ -305,6 +306,11 @@ class CompileService:
         sizes = {name: outcome[name] for name in ("closed", "states", "rows", "bytes")}
         seconds = {**(self._stages.get(constraint.digest) or {}), **outcome["stages"]}
         return {"digest": constraint.digest, **sizes, **facts, "seconds": seconds}
+
+    async def plot(self, constraint: Constraint, caller: str = NOBODY) -> str:
+        """The automaton of a constraint as SVG text, as many states as a reader can take in. Raises what `compile` does."""
+        job = self._job("plot", constraint, max_states=_DRAWN_STATES)
+        return (await self.pool.run(job, Priority.LONG, caller))["svg"]
 
     async def flush(self) -> dict[str, int]:
         """Forgets every index, in all tiers; how many each had."""

@@ -32,7 +32,7 @@ ARROWS: dict[str, set[str]] = {
     "plot": AUTOMATA | {"explain"},
     "compiler": INDEXING | {"regex", "choice", "json_schema", "grammar", "index", "cache"},
     "estimate": INDEXING | {"json_schema", "index", "compiler"},
-    "workers": INDEXING | {"json_schema", "index", "cache", "compiler", "estimate", "explain"},
+    "workers": INDEXING | {"json_schema", "index", "cache", "compiler", "estimate", "explain", "plot"},
     "masking": INDEXING | {"index"},
     "vllm_adapters": INDEXING | {"index", "cache", "compiler", "masking"},
 }

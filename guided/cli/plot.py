@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from guided.cli.arguments import UsageError
 from guided.cli.report import write_json
 from guided.cli.stages import Stages
-from guided.constraint import Constraint
-from guided.plot import plot
+from guided.plot import plot, title_of
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     stages.budget.restart()
     svg, graph = plot(
         dfa,
-        args.title or _title(stages.constraint),
+        args.title or title_of(stages.constraint),
         max_states=args.max_states,
         direction=args.direction,
         json_escapes=args.escapes or stages.constraint.kind != "json",
@@ -42,16 +40,3 @@ def run(args: argparse.Namespace) -> int:
     elif args.output is None:
         sys.stdout.write(svg)
     return 0
-
-
-def _title(constraint: Constraint) -> str:
-    """The constraint in one line."""
-    match constraint.kind:
-        case "regex":
-            return constraint.value
-        case "choice":
-            return "one of: " + ", ".join(constraint.value)
-        case "json":
-            return json.dumps(constraint.value, ensure_ascii=False)
-    lines = [line.strip() for line in constraint.value.splitlines()]
-    return next((line for line in lines if line and not line.startswith(("#", "//"))), "grammar")

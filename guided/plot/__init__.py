@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.constraint import Constraint
 from guided.explain.characters import CharacterView
 from guided.explain.escapes import EscapeFreeView
 from guided.plot.drawing import draw
 from guided.plot.fold import fold
 from guided.plot.graph import Graph, read_graph
 
-__all__ = ["Graph", "draw", "fold", "plot", "read_graph"]
+__all__ = ["Graph", "draw", "fold", "plot", "read_graph", "title_of"]
 
 
 def plot(
@@ -27,3 +30,16 @@ def plot(
     fold(graph)
     graph.cut(max_states)
     return draw(graph, title, direction), graph
+
+
+def title_of(constraint: Constraint) -> str:
+    """The constraint in one line."""
+    match constraint.kind:
+        case "regex":
+            return constraint.value
+        case "choice":
+            return "one of: " + ", ".join(constraint.value)
+        case "json":
+            return json.dumps(constraint.value, ensure_ascii=False)
+    lines = [line.strip() for line in constraint.value.splitlines()]
+    return next((line for line in lines if line and not line.startswith(("#", "//"))), "grammar")

@@ -37,6 +37,20 @@ _STYLE = """
   .class { fill: #8b2fa8 }
   .title { font-size: 14px; font-weight: bold }
   .note { font-size: 11.5px; fill: #5b6675 }
+  .tip { fill: #8592a8 }
+  @media (prefers-color-scheme: dark) {
+    .ground, .open, .paper { fill: #15191f }
+    .state { fill: #232b36; stroke: #9fb0c8 }
+    .accepting { fill: #173625; stroke: #58c48a }
+    .inner { stroke: #58c48a; fill: none }
+    .open { stroke: #77808d }
+    .edge { stroke: #6f7d92 }
+    .tip { fill: #6f7d92 }
+    text { fill: #e4e9f0 }
+    .number { fill: #b9c6d8 }
+    .class { fill: #d59cf0 }
+    .note { fill: #9aa5b4 }
+  }
 """
 
 
@@ -109,7 +123,7 @@ class _Picture:
             f"<title>{_xml(title)}</title>",
             f"<style>{_STYLE}</style>",
             '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7.2" refY="4" markerWidth="8" markerHeight="8" '
-            'orient="auto"><path d="M0,0.6 L8,4 L0,7.4 z" fill="#8592a8"/></marker></defs>',
+            'orient="auto"><path class="tip" d="M0,0.6 L8,4 L0,7.4 z"/></marker></defs>',
             f'<rect class="ground" width="{width:.0f}" height="{self.height:.0f}"/>',
             f'<text class="title" x="{_MARGIN}" y="24">{_xml(shown)}</text>',
             f'<text class="note" x="{_MARGIN}" y="42">{_xml(note)}</text>',
@@ -169,7 +183,7 @@ def describe(graph: Graph) -> str:
     drawn = len(graph.edges) - len(graph.open)
     count = f"{graph.num_states:,}{'' if graph.is_whole else '+'}"
     if graph.num_cut or graph.open:
-        return f"the first {drawn:,} states; the automaton has {count}: dashed circles stand for the rest (--max-states draws more)"
+        return f"the first {drawn:,} states; the automaton has {count}: dashed circles stand for the rest"
     if drawn < graph.num_states:
         return (
             f"{count} states, {drawn:,} drawn: runs of states are one edge. A double circle: the output may end here."

@@ -81,7 +81,7 @@ def _fold_words_from(graph: Graph, sources: dict[int, list[int]], state: int) ->
     region = _dominated(graph, sources, state)
     exits = {target for inner in region for target in graph.edges[inner]} - region
     for end in sorted(exits) if len(exits) <= _MAX_EXITS else ():
-        inner = _leading_to(graph, region, end)
+        inner = _leading_to(graph, sources, region, end)
         words = _words(graph, inner, state, end) if inner else []
         if 0 < len(words) <= _MAX_WORDS:
             for gone in inner:
@@ -110,15 +110,16 @@ def _dominated(graph: Graph, sources: dict[int, list[int]], origin: int) -> set[
     return region
 
 
-def _leading_to(graph: Graph, region: set[int], end: int) -> set[int]:
+def _leading_to(graph: Graph, sources: dict[int, list[int]], region: set[int], end: int) -> set[int]:
     """The part of a region that is not entered from the rest of it and left to `end` only."""
-    part = set(region)
-    while True:
-        entered = {target for state in region - part for target in graph.edges[state]}
-        wrong = {state for state in part if state in entered or not graph.edges[state].keys() <= part | {end}}
-        if not wrong:
-            return part
-        part -= wrong
+    part, inside = set(region), region | {end}
+    wrong = [state for state in region if not graph.edges[state].keys() <= inside]
+    while wrong:
+        state = wrong.pop()
+        if state in part:
+            part.remove(state)
+            wrong += [*graph.edges[state], *sources[state]]
+    return part
 
 
 def _words(graph: Graph, inner: set[int], origin: int, end: int) -> list[Sequence]:

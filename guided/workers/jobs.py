@@ -15,11 +15,12 @@ import numpy as np
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.snapshot import StaleSnapshot
 from guided.cache import Memory, Store
-from guided.compiler import begin_index, fewest_tokens, writable_network
+from guided.compiler import begin_index, build_network, fewest_tokens, writable_network
 from guided.constraint import Constraint
 from guided.errors import ConstraintError, LimitExceeded
 from guided.index.token_index import TokenIndex
 from guided.limits import Budget, Limits
+from guided.plot import plot, title_of
 from guided.vocabulary import Vocabulary
 from guided.workers.facts import facts_of
 from guided.workers.messages import Message, from_error
@@ -65,6 +66,7 @@ class Jobs:
             "explore": self._explore,
             "fewest": self._fewest,
             "describe": self._describe,
+            "plot": self._plot,
             "flush": self._flush,
         }
 
@@ -203,6 +205,13 @@ class Jobs:
         found = self._store.find(constraint.digest, budget)
         index = self._begin(constraint, budget, Stages()) if found is None else found.stored.index
         yield asdict(facts_of(constraint, index, self._vocabulary, budget.limits))
+
+    def _plot(self, job: Message, budget: Budget) -> Iterator[Message]:
+        """The automaton as a picture, of at most "max_states" states; a schema's with one layout of its documents."""
+        constraint = Constraint.from_canonical(job["constraint"]).in_one_layout()
+        dfa = LazyDfa(build_network(constraint, budget), budget)
+        svg, _ = plot(dfa, title_of(constraint), max_states=job["max_states"], json_escapes=constraint.kind != "json")
+        yield {"svg": svg}
 
     def _flush(self, job: Message, budget: Budget) -> Iterator[Message]:
         self._growing.flush()

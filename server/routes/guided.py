@@ -1,13 +1,15 @@
-"""In: a constraint, without a prompt; out: its digest and what there is to know of it. And the caches, to be emptied. Generates nothing."""
+"""In: a constraint without a prompt; out: what there is to know of it, its picture. And the caches, to be emptied. Generates nothing."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from guided.constraint import Constraint
 from guided.errors import ConstraintError
 from guided.workers import Overloaded
 from server.callers import ClientLeft, caller_of, overloaded, while_connected
@@ -17,6 +19,8 @@ from server.errors import RequestRefused, from_constraint_error
 from server.guided_fields import read_constraint
 
 router = APIRouter()
+
+Result = TypeVar("Result")
 
 _CLIENT_LEFT = 499
 
@@ -29,22 +33,14 @@ async def compile_constraint(request: Request) -> Response:
     "max_tokens" (what to ask for), "warnings" and "seconds" (by stage of the compilation, empty where it was done before).
     """
     service: CompileService = request.app.state.compile_service
-    try:
-        body = _parsed(await request.body())
-        wanted = read_constraint(body, await resolve_reference(body, service))
-        if wanted is None:
-            raise RequestRefused("there is no constraint to compile", "invalid_constraint")
-        describing = service.describe(wanted.constraint, caller_of(request.scope))
-        try:
-            return JSONResponse(await while_connected(request.receive, describing))
-        except ConstraintError as error:
-            raise from_constraint_error(error, wanted.field) from error
-        except Overloaded as error:
-            raise overloaded(error) from error
-    except RequestRefused as refused:
-        return refused.response()
-    except ClientLeft:
-        return Response(status_code=_CLIENT_LEFT)
+    return await _answered(request, service.describe, JSONResponse)
+
+
+@router.post("/v1/guided/plot")
+async def plot_constraint(request: Request) -> Response:
+    """The automaton of such a constraint as an SVG picture, its first states if there are many; a schema's with compact whitespace."""
+    service: CompileService = request.app.state.compile_service
+    return await _answered(request, service.plot, lambda svg: Response(svg, media_type="image/svg+xml"))
 
 
 @router.post("/v1/guided/cache/flush")
@@ -55,6 +51,30 @@ async def flush(request: Request) -> Response:
         return JSONResponse({"removed": await service.flush()})
     except Overloaded as error:
         return overloaded(error).response()
+
+
+async def _answered(
+    request: Request,
+    work: Callable[[Constraint, str], Coroutine[Any, Any, Result]],
+    response: Callable[[Result], Response],
+) -> Response:
+    """What `work` finds out about the request's constraint, given it and the caller; or the refusal."""
+    try:
+        body = _parsed(await request.body())
+        wanted = read_constraint(body, await resolve_reference(body, request.app.state.compile_service))
+        if wanted is None:
+            raise RequestRefused("there is no constraint to compile", "invalid_constraint")
+        working = work(wanted.constraint, caller_of(request.scope))
+        try:
+            return response(await while_connected(request.receive, working))
+        except ConstraintError as error:
+            raise from_constraint_error(error, wanted.field) from error
+        except Overloaded as error:
+            raise overloaded(error) from error
+    except RequestRefused as refused:
+        return refused.response()
+    except ClientLeft:
+        return Response(status_code=_CLIENT_LEFT)
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:

@@ -92,6 +92,7 @@ def test_the_wheel_holds_the_packages_and_nothing_else(tmp_path):
     wheel = next((tmp_path / "dist").glob("*.whl"))
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"guided", "server", wheel.name.split("-py3")[0] + ".dist-info"}
+    assert {"server/playground/index.html", "server/playground/main.js", "server/playground/style.css"} <= set(names)
     modules = {str(p.relative_to(ROOT)) for package in ("guided", "server") for p in (ROOT / package).rglob("*.py")}
     assert modules <= set(names)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -18,7 +20,7 @@ from server.constraint_middleware import ConstraintMiddleware
 from server.routes import guided
 from tests.index.test_token_index import VOCABULARY
 
-COMPILE, FLUSH = "/v1/guided/compile", "/v1/guided/cache/flush"
+COMPILE, PLOT, FLUSH = "/v1/guided/compile", "/v1/guided/plot", "/v1/guided/cache/flush"
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,34 @@ def test_every_spelling(client):
 def test_refusals(client, body, param):
     answer = client.post(COMPILE, content=body)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize(
+    ("body", "label"),
+    [
+        ({"guided_regex": "CVE-[0-9]{4}"}, "CVE-"),
+        ({"guided_choice": ["yes", "no"]}, "yes"),
+        ({"guided_json": {"properties": {"a": {"type": "boolean"}}, "required": ["a"]}}, '{"a":'),
+        ({"guided_grammar": 'start: "(" start ")" | "x"'}, "x"),
+    ],
+)
+def test_plot(client, body, label):
+    answer = client.post(PLOT, json=body)
+    assert answer.headers["content-type"] == "image/svg+xml"
+    picture = ElementTree.fromstring(answer.text)
+    assert sum(element.tag.endswith("circle") for element in picture.iter()) >= 2
+    assert any(label in "".join(element.itertext()) for element in picture.iter() if element.tag.endswith("text"))
+
+
+def test_a_large_picture_is_cut(client):
+    answer = client.post(PLOT, json={"guided_regex": "(?=.*[0-9])(?=.*[a-z])[0-9a-zA-Z]{8,40}"})
+    assert "dashed circles stand for the rest" in answer.text
+    assert len(answer.content) < 200_000
+
+
+def test_a_picture_of_what_is_refused(client):
+    answer = client.post(PLOT, json={"guided_regex": "a(b"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "guided_regex:2")
 
 
 def test_flush_and_metrics(client):
