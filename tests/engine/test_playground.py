@@ -56,7 +56,7 @@ def test_a_schema(page):
 
 def test_a_grammar_and_its_automaton(page):
     page.choose_kind("grammar")
-    assert re.match(r'(NOT )?(service|status|region|\()', run(page))
+    assert re.match(r"(NOT )?(service|status|region|\()", run(page))
     page.all("#automaton summary")[0].click()
     assert page.until(lambda: page.script("return document.getElementById('automaton-picture').naturalWidth"))
 
