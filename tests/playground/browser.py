@@ -67,6 +67,7 @@ class Page:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         self.browser.get(self.url)
+        self.until(lambda: self["editor"].get_attribute("value"))  # the first example: the page is at work
 
     def __getitem__(self, identity: str) -> WebElement:
         return self.browser.find_element("id", identity)
