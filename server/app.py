@@ -21,6 +21,9 @@ from server.constraint_middleware import ConstraintMiddleware
 from server.errors import RequestRefused, refusal
 from server.routes import guided
 from server.routes.playground import add_playground
+from server.tools.conventions import convention_of
+from server.tools.list_parser import use_where_none_is_set
+from server.tools.serving import serve_honestly
 
 
 async def create_app(args: Namespace, engine: EngineClient, compile_service: CompileService) -> FastAPI:
@@ -30,7 +33,9 @@ async def create_app(args: Namespace, engine: EngineClient, compile_service: Com
     app.state.args = args
     app.root_path = args.root_path or ""
     # The first one added is the innermost: inside vLLM's authentication, and inside its count of requests, so that refusals count.
-    app.add_middleware(ConstraintMiddleware, compile_service=compile_service)
+    convention = convention_of(args.tool_call_parser, args.enable_auto_tool_choice, args.model)
+    use_where_none_is_set(args, engine.model_config.hf_config.model_type)
+    app.add_middleware(ConstraintMiddleware, compile_service=compile_service, convention=convention)
     register_api_routers(args, app, tasks, engine.model_config)
     app.include_router(guided.router)
     add_playground(app)
@@ -40,6 +45,7 @@ async def create_app(args: Namespace, engine: EngineClient, compile_service: Com
     init_entrypoints_middleware(args, app, tasks)
     app = sagemaker_standards_bootstrap(app)
     await init_app_state(engine, app.state, args, tasks)
+    serve_honestly(app.state)
     app.state.compile_service = compile_service
     get_prometheus_registry().register(CompileMetrics(compile_service))
     return app
