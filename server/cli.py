@@ -1,16 +1,23 @@
-"""In: the command line of `guided-server`; out: a running server. Every flag of vLLM's server is accepted."""
+"""In: the command line of `guided-server`; out: a running server. Every flag of vLLM's server is accepted.
+
+The engine's processes import this module too, before vLLM: nothing that imports Numba may be imported up here.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING
 
-from guided.vocabulary import VocabularyError
-from server.settings import Settings, read_settings, set_environment
+if TYPE_CHECKING:
+    from server.settings import Settings
 
 
 def main() -> None:
     started = time.monotonic()
+    from guided.vocabulary import VocabularyError
+    from server.settings import set_environment
+
     _settings({})  # before vLLM is imported, which takes its time: what is wrong in the environment is known at once
     set_environment()
     print("guided-server: [  0.0 s] loading vLLM", file=sys.stderr, flush=True)
@@ -35,6 +42,8 @@ def main() -> None:
 
 
 def _settings(given: dict) -> Settings:
+    from server.settings import read_settings
+
     try:
         return read_settings(given)
     except ValueError as error:
