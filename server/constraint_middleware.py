@@ -30,7 +30,7 @@ from server.guided_fields import (
 )
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention
-from server.tools.request import forwarded_choice, read_tools
+from server.tools.request import as_vllm_reads, read_tools
 
 CHAT_PATH = "/v1/chat/completions"
 ENFORCING_PATHS = (CHAT_PATH, "/v1/completions")
@@ -88,9 +88,7 @@ class ConstraintMiddleware:
         join_tools = None if tools is None else partial(joined, tools, self.convention)
         wanted = read_constraint(body, await resolve_reference(body, self.compile_service), join_tools)
         _refuse_lone_surrogates(body, raw)
-        rest = without_constraint(body)
-        if tools is not None:
-            rest["tool_choice"] = forwarded_choice(body)
+        rest = without_constraint(body if tools is None else as_vllm_reads(body))
         forwarded = json.dumps(rest).encode() if rest != body else None
         if wanted is None:
             return None, forwarded

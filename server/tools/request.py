@@ -73,12 +73,12 @@ def read_tools(body: Mapping[str, Any]) -> ToolRequest | None:
     return None
 
 
-def forwarded_choice(body: Mapping[str, Any]) -> Any:
-    """`tool_choice` as vLLM knows it: it has no lists of allowed tools, which are the constraint's business."""
+def as_vllm_reads(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body as vLLM reads it: it has no lists of allowed tools, which are the constraint's business."""
     choice = body.get("tool_choice")
     if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
-        return choice["allowed_tools"]["mode"]
-    return choice
+        return {**body, "tool_choice": choice["allowed_tools"]["mode"]}
+    return dict(body)
 
 
 def _tool(tool: Any, position: int) -> Tool:

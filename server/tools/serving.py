@@ -67,38 +67,34 @@ def honest(parser_class: type[Parser]) -> type[Parser]:
         ) -> _Parsed:
             parsed = super().parse(model_output, request, enable_auto_tools, model_output_token_ids)
             reasoning, content, calls = parsed
-            if calls or not content_may_call(request, self.tool_parser):
+            if calls or not _may_call(request, self.tool_parser):
                 return parsed
-            # vLLM gives up the content of a list that is not complete.
-            text = content if content is not None else self._after_reasoning(model_output, reasoning)
+            if content is None:  # vLLM gives up a list of calls that is not complete
+                content = model_output if reasoning is None else ""
             args, options = self._built_from
-            found = _as_streamed(type(self)(*args, **options), text, request)
-            return (reasoning, *found) if found is not None else parsed
-
-        @staticmethod
-        def _after_reasoning(model_output: str, reasoning: str | None) -> str:
-            return model_output if reasoning is None else ""
+            text, found = _as_streamed(type(self)(*args, **options), content, request)
+            if not found and request.tool_choice == "auto":
+                return parsed
+            return reasoning, text, found
 
     HonestParser.__name__ = HonestParser.__qualname__ = parser_class.__name__
     return HonestParser
 
 
-def content_may_call(request: Any, tool_parser: Any) -> bool:
-    """May the text of the answer be a call?"""
+def _may_call(request: Any, tool_parser: Any) -> bool:
     return bool(tool_parser is not None and request.tools and request.tool_choice not in (None, "none"))
 
 
-def _as_streamed(parser: Any, text: str, request: Any) -> tuple[str | None, list[FunctionCall]] | None:
-    """Content and calls of a text that is streamed in one piece; None if it has no call."""
+def _as_streamed(parser: Any, text: str, request: Any) -> tuple[str | None, list[FunctionCall]]:
+    """Content and calls of a text that is streamed in one piece."""
     parser._stream_state.prompt_reasoning_checked = parser._stream_state.reasoning_ended = True
     token_ids = parser.model_tokenizer.encode(text, add_special_tokens=False)
     delta: DeltaMessage | None = parser.parse_delta(text, token_ids, request, None, finished=True)
-    if delta is None or not delta.tool_calls:
-        return None
     calls: dict[int, FunctionCall] = {}
-    for part in delta.tool_calls:
+    for part in delta.tool_calls if delta is not None else ():
         call = calls.setdefault(part.index, FunctionCall(id=part.id, name="", arguments=""))
         if part.function is not None:
             call.name += part.function.name or ""
             call.arguments += part.function.arguments or ""
-    return delta.content or None, [call for call in calls.values() if call.name]
+    content = delta.content if delta is not None else None
+    return content or None, [call for call in calls.values() if call.name]

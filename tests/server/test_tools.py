@@ -16,7 +16,7 @@ from server.errors import RequestRefused
 from server.guided_fields import Wanted, read_constraint
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention, JsonCalls, NativeFormat, UnknownFormat, convention_of
-from server.tools.request import forwarded_choice, read_tools
+from server.tools.request import as_vllm_reads, read_tools
 from tests.server.fakes import FakeCompileService
 from tests.server.test_constraint_middleware import CHAT, Route, call
 
@@ -121,7 +121,7 @@ def test_only_allowed_tools_may_be_called():
     dfa = automaton(wanted_by(body))
     assert dfa.matches((LEG + hermes("now", "{}")).encode())
     assert not dfa.matches(ROME.encode())
-    assert forwarded_choice(body) == "required"
+    assert as_vllm_reads(body) == {"tools": TOOLS, "tool_choice": "required"}
 
 
 # --- beside another constraint ----------------------------------------------------------------------------------------
@@ -266,13 +266,14 @@ def test_arguments_with_unions_come_out_in_tags():
 # --- through the middleware -------------------------------------------------------------------------------------------
 
 
-def test_a_required_call_reaches_the_engine_and_vllm_sees_its_tools():
+@pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}, {"tool_choice": "required"}])
+def test_calls_reach_the_engine_and_vllm_sees_the_tools_as_they_are(choice):
     route, service = Route(), FakeCompileService()
-    body = {"messages": [], "tools": TOOLS, "tool_choice": "required"}
+    body = {"messages": [], "tools": TOOLS, **choice}
     assert call(ConstraintMiddleware(route, service, HERMES), CHAT, body)[0] == 200
     assert service.compiled[0].kind == "structural_tag"
     assert json.loads(route.body) == body
-    assert not route.pending.may_be_cut
+    assert route.pending.may_be_cut == (choice != {"tool_choice": "required"})
 
 
 def test_a_named_call_without_a_parser_is_its_schema():
