@@ -39,7 +39,11 @@ def compile(constraint: Constraint, vocabulary: Vocabulary, limits: Limits | Non
 
     Raises:
         ConstraintError: the constraint is refused; see `guided.errors`.
+        TypeError: it is no constraint.
     """
+    if not isinstance(constraint, Constraint):
+        kind = type(constraint).__name__
+        raise TypeError(f"compile takes a Constraint, such as Constraint.regex(...), not {kind}")
     budget = Budget(limits or Limits())
     return begin_index(LazyDfa(writable_network(constraint, vocabulary, budget), budget), vocabulary)
 
@@ -126,10 +130,6 @@ def _front_end(constraint: Constraint, budget: Budget) -> Network:
             from guided import grammar
 
             return grammar.build_network(value, options, budget)
-        case "structural_tag":
-            from guided import structural_tag
-
-            return structural_tag.build_network(value, options, budget)
     raise InvalidConstraint(f"there is no kind of constraint named {constraint.kind!r}")
 
 
@@ -160,7 +160,6 @@ def _use_every_front_end() -> None:
         Constraint.choice(["a"]),
         Constraint.json_schema({"properties": {"a": {"type": "string"}}}),
         Constraint.grammar('start: "a"'),
-        Constraint.structural_tag({"format": {"type": "any_text"}}),
     ):
         build_network(constraint, Budget(Limits(seconds=600)))
 

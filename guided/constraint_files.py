@@ -26,7 +26,6 @@ def choices_of(text: str) -> list[str]:
 
 _KINDS: dict[str, Callable[[str], Constraint]] = {
     ".schema.json": Constraint.json_schema,
-    ".tag.json": Constraint.structural_tag,
     ".regex": lambda text: Constraint.regex(text.removesuffix("\n").removesuffix("\r")),
     ".lark": lambda text: Constraint.grammar(text, syntax="lark"),
     ".gbnf": lambda text: Constraint.grammar(text, syntax="gbnf"),
@@ -65,6 +64,6 @@ def read_file(path: Path) -> Constraint:
     """
     suffix = next(suffix for suffix in SUFFIXES if path.name.endswith(suffix))
     try:
-        return _KINDS[suffix](path.read_text(encoding="utf-8"))
+        return _KINDS[suffix](path.read_text(encoding="utf-8").removeprefix("\ufeff"))  # a byte order mark
     except UnicodeDecodeError as error:
         raise InvalidConstraint(f"it is not UTF-8: {error.reason} at byte {error.start}") from error

@@ -79,3 +79,14 @@ print(sorted(set(sys.modules) - before), slices_of.cache_info().misses - misses)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert (done.stdout, done.returncode) == ("[] 0\n", 0), done.stderr
+
+
+def test_what_is_no_constraint_no_text_or_no_token_is_a_type_error():
+    with pytest.raises(TypeError, match="takes a Constraint"):
+        guided.compile("a+", ASCII_WITHOUT_X)
+    with pytest.raises(TypeError, match="token 1 is not bytes but str"):
+        guided.Vocabulary.from_tokens([b"a", "b"])
+    index = guided.compile(guided.Constraint.regex("(?s:.)+"), ASCII_WITHOUT_X)
+    with pytest.raises(TypeError, match="string or bytes, not int"):
+        index.accepts(5)
+    assert index.accepts("a") and not index.accepts("\ud800")

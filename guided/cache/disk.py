@@ -97,8 +97,7 @@ class Disk:
     def stamp(self, digest: str) -> bytes | None:
         """Tells two files of a constraint apart, as their checksums do; None where there is none."""
         try:
-            with self.path(digest).open("rb") as stored:
-                return stored.read(file.STAMP_BYTES)
+            return bytes(file.map_file(self.path(digest))[: file.STAMP_BYTES])
         except OSError:
             return None
 

@@ -17,6 +17,7 @@ from guided.explain.samples import random_text, shortest_text
 from guided.index.token_index import TokenIndex
 from guided.json_schema.describe import describe
 from guided.json_schema.prepare import prepare
+from guided.limits import Budget
 
 _MAX_SAMPLE = 300  # characters shown of one
 _MAX_LINES = 60  # of a normal form
@@ -41,7 +42,11 @@ def run(args: argparse.Namespace) -> int:
         facts["normal_form"] = _normal_form(stages)
     stages.budget.restart()  # what comes now is not part of the compilation
     view = EscapeFreeView(stages.dfa) if stages.constraint.kind == "json" else CharacterView(stages.dfa)
-    facts |= {"first": _first(view), "shortest": _shortest(view), "samples": _samples(view, args.samples, args.seed)}
+    facts |= {
+        "first": _first(view),
+        "shortest": _shortest(view),
+        "samples": _samples(view, args.samples, args.seed, stages.budget),
+    }
     facts["seconds"] = stages.seconds
     if args.json:
         write_json({"ok": True, **facts})
@@ -78,12 +83,13 @@ def _shortest(view: CharacterView) -> str | None:
         return None
 
 
-def _samples(view: CharacterView, count: int, seed: int) -> list[str]:
-    """At most `count` different outputs."""
+def _samples(view: CharacterView, count: int, seed: int, budget: Budget) -> list[str]:
+    """At most `count` different outputs, as many as are found in time."""
     source = random.Random(seed)
     found: dict[str, None] = {}
     try:
         for _ in range(8 * count):  # short languages repeat themselves
+            budget.check("the samples")
             text = random_text(view, source)
             if text is not None:
                 found[text] = None

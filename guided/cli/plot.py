@@ -13,11 +13,13 @@ from guided.plot import plot, title_of
 
 def run(args: argparse.Namespace) -> int:
     if (
-        any(given is not None for given in (args.schema, args.json_schema, args.structural_tag))
+        (args.schema is not None or args.json_schema is not None)
         and not args.whitespace
         and not args.whitespace_pattern
     ):
         args.whitespace = "compact"  # every layout of a document is one more copy of the whole automaton
+    if args.title is not None and any("\ud800" <= character <= "\udfff" for character in args.title):
+        raise UsageError("--title is not Unicode text")
     stages = Stages(args)
     dfa = stages.automaton()
     stages.budget.restart()
@@ -26,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         args.title or title_of(stages.constraint),
         max_states=args.max_states,
         direction=args.direction,
-        json_escapes=args.escapes or stages.constraint.kind not in ("json", "structural_tag"),
+        json_escapes=args.escapes or stages.constraint.kind != "json",
     )
     if args.output is not None:
         try:

@@ -12,8 +12,10 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import mmap
 import os
+import stat
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ import numpy as np
 from guided.automaton.network import Network
 from guided.constraint import FORMAT_VERSION, Constraint
 from guided.index import snapshot
+from guided.index.bounds import check_closed, check_growing
 from guided.index.token_index import TokenIndex
 from guided.limits import Budget
 from guided.vocabulary import Vocabulary
@@ -105,10 +108,14 @@ def load(
 
 def map_file(path: str | os.PathLike[str]) -> mmap.mmap | bytearray:
     """The bytes of a file, shared with other processes until somebody writes to them; for `from_buffer`. Raises OSError."""
-    with Path(path).open("rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would wait for a writer
+    with os.fdopen(descriptor, "rb"):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "is no regular file", str(path))
+        if status.st_size == 0:
             return bytearray()  # an empty file cannot be mapped
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
 
 
 def to_bytes(index: TokenIndex, constraint: Constraint) -> bytearray:
@@ -162,19 +169,41 @@ def from_buffer(
     ):
         if expected is not None and header.get(what) != expected:
             raise IndexFileError(f"the index is of another {what}: {header.get(what)!r}, not {expected!r}")
-    arrays = {
-        entry["name"]: np.frombuffer(
-            buffer, np.dtype(entry["dtype"]), int(np.prod(entry["shape"])), begin + entry["offset"]
-        ).reshape(entry["shape"])
-        for entry in header["arrays"]
-    }
-    constraint = Constraint.from_canonical(arrays.pop(_CONSTRAINT).tobytes().decode())
-    if header["closed"]:
+    try:
+        arrays = _arrays(buffer, header, begin)
+        constraint = _constraint(arrays.pop(_CONSTRAINT), header["constraint"])
+        closed = header["closed"] is True
+        (check_closed if closed else check_growing)(arrays, vocabulary.size)
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
+        # Its checksum is right, so somebody made it up: nothing of it is believed.
+        raise IndexFileError(f"the index is not one that was saved here: {error}") from error
+    if closed:
         return Stored(constraint, snapshot.closed(arrays, vocabulary), len(view))
     if rebuild is None:
         raise IndexFileError("the index still grows, and nobody is here to go on with it")
     growing = snapshot.growing(arrays, vocabulary, lambda: rebuild(constraint), budget or Budget())
     return Stored(constraint, growing, len(view))
+
+
+def _arrays(buffer: Any, header: dict[str, Any], begin: int) -> dict[str, np.ndarray]:
+    """Raises KeyError, TypeError, ValueError: what the header says of an array is not possible."""
+    arrays = {}
+    for entry in header["arrays"]:
+        shape, offset, dtype = entry["shape"], entry["offset"], np.dtype(entry["dtype"])
+        if dtype.hasobject or offset < 0 or any(not isinstance(size, int) or size < 0 for size in shape):
+            raise ValueError(f"an array of {dtype} and shape {shape} at {offset}")
+        size = math.prod(shape)
+        array = np.frombuffer(buffer, dtype, size, begin + offset) if size else np.empty(0, dtype)
+        arrays[entry["name"]] = array.reshape(shape)
+    return arrays
+
+
+def _constraint(text: np.ndarray, digest: str) -> Constraint:
+    """Raises ValueError: it is none, or not the one that the header names."""
+    constraint = Constraint.from_canonical(text.tobytes().decode())
+    if constraint.digest != digest:
+        raise ValueError("its constraint is another than its header says")
+    return constraint
 
 
 def _read_header(view: memoryview) -> tuple[dict[str, Any], int]:
@@ -184,7 +213,13 @@ def _read_header(view: memoryview) -> tuple[dict[str, Any], int]:
     if bytes(view[8:40]) != _checksum(view[40:]):
         raise IndexFileError("the index is damaged: its checksum is wrong")
     length = int.from_bytes(view[40:_PREAMBLE], "little")
-    return json.loads(bytes(view[_PREAMBLE : _PREAMBLE + length])), _payload_begin(length)
+    try:
+        header = json.loads(bytes(view[_PREAMBLE : _PREAMBLE + length]))
+    except (ValueError, RecursionError) as error:
+        raise IndexFileError(f"the index has no header: {error}") from error
+    if not isinstance(header, dict):
+        raise IndexFileError("the index has no header")
+    return header, _payload_begin(length)
 
 
 def _checksum(content: bytes | memoryview) -> bytes:

@@ -244,9 +244,18 @@ class TokenIndex:
         self._dfa.budget.check("the token graph", memory_bytes=self.memory_bytes + graph_bytes)
 
     def accepts(self, text: str | bytes) -> bool:
-        """Does the whole text satisfy the constraint? Byte level, no tokenizer involved."""
+        """Does the whole text satisfy the constraint? Byte level, no tokenizer involved. No answer has a lone surrogate.
+
+        Raises:
+            TypeError: neither a string nor bytes.
+        """
+        if not isinstance(text, str | bytes):
+            raise TypeError(f"a text is a string or bytes, not {type(text).__name__}")
         self._dfa.budget.restart()
-        return self._dfa.matches(text.encode() if isinstance(text, str) else text)
+        try:
+            return self._dfa.matches(text.encode() if isinstance(text, str) else text)
+        except UnicodeEncodeError:
+            return False
 
     @property
     def automaton(self) -> LazyDfa:

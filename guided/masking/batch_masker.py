@@ -149,7 +149,7 @@ class BatchMasker:
             try:
                 slot.read_new_tokens()
             except Exception as error:  # noqa: BLE001 - whatever one constraint does, the batch goes on
-                slot.fail(f"{type(error).__name__}: {error}")
+                slot.fail(error)
 
     def _follow_changes(self) -> None:
         self._device_slots.flush()

@@ -209,7 +209,7 @@ class HistoryMasker:
             try:
                 slot.read_new_tokens()
             except Exception as error:  # noqa: BLE001 - whatever one constraint does, the batch goes on
-                slot.fail(f"{type(error).__name__}: {error}")
+                slot.fail(error)
         row_slot, row_draft, row_token = (t.tolist() for t in (layout.row_slot, layout.row_draft, layout.row_token))
         for row, number in enumerate(row_slot):
             slot_of_row = self._slots.get(number)

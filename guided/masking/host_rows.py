@@ -16,7 +16,7 @@ def mask_host_row(slot: Slot, logits: torch.Tensor) -> None:
     try:
         _mask(slot, logits)
     except Exception as error:  # noqa: BLE001 - whatever one constraint does, the batch goes on
-        slot.fail(f"{type(error).__name__}: {error}")
+        slot.fail(error)
         _only_stop(slot, logits)
 
 

@@ -26,7 +26,7 @@ def _forget(index: Index, slots: list[Slot], fits: FitMemo) -> None:
         states = index.forget_all_but([slot.state for slot in slots])
     except LimitExceeded as error:
         for slot in slots:
-            slot.fail(str(error))
+            slot.fail(error)
         return
     fits.forget(index)  # type: ignore[arg-type]  # a TokenIndex
     for slot, state in zip(slots, states, strict=True):

@@ -14,10 +14,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from guided.errors import LimitExceeded
 from guided.masking.fit import Fit, Plan
 from guided.masking.pressure import Pressure
 
 logger = logging.getLogger(__name__)
+
+
+class BrokenOff(LimitExceeded):
+    """A request ends here, before its answer is complete: what comes next would hold up the batch. See `server.continuation`."""
 
 
 class Index(Protocol):
@@ -139,9 +144,11 @@ class Slot:
         words, self.plan = self.fit.narrow(self.state, words, self.budget - self.consumed, self.plan)
         return words
 
-    def fail(self, reason: str) -> None:
-        self.failure = reason
-        logger.error("constrained request %s fails: %s", self.name, reason)
+    def fail(self, cause: str | Exception) -> None:
+        """Ends the request. That it is broken off is no fault: its answer goes on in another one."""
+        self.failure = cause if isinstance(cause, str) else f"{type(cause).__name__}: {cause}"
+        level = logging.DEBUG if isinstance(cause, BrokenOff) else logging.ERROR
+        logger.log(level, "constrained request %s ends: %s", self.name, self.failure)
 
 
 def states_visited(slot: Slot) -> int:

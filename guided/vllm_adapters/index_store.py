@@ -13,6 +13,7 @@ from guided.compiler import TokenIndex, compile, writable_network
 from guided.constraint import Constraint
 from guided.errors import LimitExceeded
 from guided.limits import Budget, Limits
+from guided.masking.slot import BrokenOff
 from guided.vllm_adapters.params import GuidedParams
 from guided.vocabulary import Vocabulary
 
@@ -22,10 +23,6 @@ logger = logging.getLogger(__name__)
 _CLOSING = Limits(states=4_000, seconds=0.05)
 _LARGE = 16_000  # characters of a constraint whose network is not built in a step of the engine
 _GROWTH = Limits(seconds=5.0)  # of one state of an index that still grows: the batch waits
-
-
-class BrokenOff(LimitExceeded):
-    """A request ends here, before its answer is complete: what comes next would hold up the batch. See `server.continuation`."""
 
 
 @dataclass(frozen=True, slots=True)

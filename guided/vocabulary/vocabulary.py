@@ -76,7 +76,15 @@ class Vocabulary:
     def from_tokens(
         cls, tokens: Sequence[bytes], eos_ids: Iterable[int] = (), special_token_ids: Mapping[str, int] | None = None
     ) -> Vocabulary:
-        """A vocabulary from a list of byte strings, index = token id; stop and special tokens lose their bytes. For tests."""
+        """A vocabulary from a list of byte strings, index = token id; stop and special tokens lose their bytes. For tests.
+
+        Raises:
+            TypeError: a token that is not bytes.
+            VocabularyError: ids that are no tokens.
+        """
+        wrong = next((token_id for token_id, token in enumerate(tokens) if not isinstance(token, bytes)), None)
+        if wrong is not None:
+            raise TypeError(f"token {wrong} is not bytes but {type(tokens[wrong]).__name__}")
         eos_ids, special = frozenset(eos_ids), dict(special_token_ids or {})
         not_text = eos_ids | set(special.values())
         if any(not 0 <= token_id < len(tokens) for token_id in not_text):

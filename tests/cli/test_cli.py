@@ -14,7 +14,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from guided.automaton.lazy_dfa import LazyDfa
 from guided.cli import main
+from guided.compiler import build_network
+from guided.constraint import Constraint
+from guided.explain.characters import CharacterView
+from guided.limits import Budget, Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 OCTETS = r"(\d{1,3}\.){3}\d{1,3}"
@@ -222,6 +227,15 @@ def test_explain_for_people(guided, model_folder):
         assert re.search(f"^{line}", out, re.MULTILINE), line
 
 
+def test_samples_end_with_the_clock():
+    from guided.cli.explain import _samples
+
+    now = iter(range(100))
+    budget = Budget(Limits(seconds=5.0), clock=lambda: next(now))
+    view = CharacterView(LazyDfa(build_network(Constraint.regex("[a-z]{40}"), Budget()), Budget()))
+    assert 0 < len(_samples(view, 1_000_000, seed=0, budget=budget)) <= 5
+
+
 # --- plot -----------------------------------------------------------------------------------------------------------------
 
 
@@ -236,6 +250,17 @@ def test_plot(guided, tmp_path):
     found = json.loads(out)
     assert (code, found["whole"], found["cut"]) == (0, True, False)
     assert "age" in found["svg"]
+
+
+def test_a_title_that_is_no_text_is_refused(guided):
+    code, _, said = guided("plot", "--regex", "a", "--title", "\udcff")
+    assert code == 2 and "--title is not Unicode text" in said
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(guided, tmp_path):
+    path = tmp_path / "a.schema.json"
+    path.write_bytes(b"\xef\xbb\xbf" + SCHEMA.encode())
+    assert guided("check", "--schema", str(path), '{"age":3}')[0] == 0
 
 
 # --- the process ----------------------------------------------------------------------------------------------------------
@@ -340,25 +365,3 @@ def test_a_limit_that_limits_nothing_is_refused(seconds, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["explain", "--regex", "a", f"--limit-seconds={seconds}"])
     assert stopped.value.code == 2 and "seconds" in capsys.readouterr().err
-
-
-# --- structural tags --------------------------------------------------------------------------------------------------
-
-TAG = '{"structures": [{"begin": "<f>", "schema": {"type": "integer"}, "end": "</f>"}], "triggers": ["<f"]}'
-
-
-def test_a_structural_tag_is_checked_and_explained(guided, tmp_path, model_folder):
-    file = tmp_path / "calls.tag.json"
-    file.write_text(TAG)
-    assert guided("check", "--structural-tag", str(file), "see <f>12</f>.")[0] == 0
-    code, out, _ = guided("check", "--structural-tag", str(file), "see <f>x")
-    assert (code, "stops at character 7" in out) == (1, True)
-    code, out, _ = guided("explain", "--structural-tag", "-", "--tokenizer", str(model_folder), stdin=TAG)
-    assert code == 0
-    assert "structural_tag" in out
-
-
-def test_lint_says_that_a_structural_tag_is_no_schema(guided):
-    code, _, err = guided("lint", "-", stdin=TAG)
-    assert code == 2
-    assert "structural tag" in err
