@@ -29,6 +29,11 @@ ELSEWHERE = {
     "redis_password": "part of the address in indexCache.redis.existingSecret",
     "redis_key": "indexCache.redis.signingKey",
     "warm": "warmUp",
+    "api_keys": "auth.existingSecret",
+    "admin_keys": "auth.adminKey",
+    "api_keys_file": "auth.keysFile",
+    "admin_port": "admin.port",
+    "admin_host": "part of admin.port",
 }
 KEY = re.compile(r"^( *)([A-Za-z][A-Za-z0-9]*):")
 

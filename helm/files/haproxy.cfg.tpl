@@ -32,8 +32,6 @@ frontend openai
     option http-buffer-request
     http-request lua.affinity {{ .Values.router.affinity }} {{ .Values.router.prefixBytes }} if METH_POST
     {{- end }}
-    # Emptying the caches is for whoever may port-forward to a pod, not for every caller.
-    http-request return status 403 content-type application/json string '{"error": {"message": "the caches are not emptied from outside the cluster", "type": "invalid_request_error", "param": null, "code": "forbidden"}}' if { path_beg /v1/guided/cache }
     # At zero pods the request itself calls for one (autoscaling.keda): the client is told when to come back.
     http-request return status 503 content-type application/json hdr Retry-After 60 string '{"error": {"message": "no model server is ready yet; retry later", "type": "server_error", "param": null, "code": "not_ready"}}' if !{ nbsrv(pods) gt 0 }
     default_backend pods

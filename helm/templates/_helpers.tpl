@@ -119,12 +119,18 @@ seccompProfile:
 {{- fail "warmUp: give constraints or existingConfigMap, not both" -}}
 {{- end -}}
 {{- range $name, $text := $v.warmUp.constraints -}}
-{{- if not (regexMatch "^[A-Za-z0-9_.-]+\\.(schema\\.json|tag\\.json|regex|lark|gbnf|choices)$" $name) -}}
-{{- fail (printf "warmUp.constraints: %s is no constraint by its name: there are *.schema.json, *.tag.json, *.regex, *.lark, *.gbnf, *.choices" $name) -}}
+{{- if not (regexMatch "^[A-Za-z0-9_.-]+\\.(schema\\.json|regex|lark|gbnf|choices)$" $name) -}}
+{{- fail (printf "warmUp.constraints: %s is no constraint by its name: there are *.schema.json, *.regex, *.lark, *.gbnf, *.choices" $name) -}}
 {{- end -}}
 {{- if not (kindIs "string" $text) -}}
 {{- fail (printf "warmUp.constraints: %s has to be text" $name) -}}
 {{- end -}}
+{{- end -}}
+{{- if and (or $v.auth.keysFile $v.auth.adminKey) (not $v.auth.existingSecret) -}}
+{{- fail "auth.keysFile and auth.adminKey are keys inside auth.existingSecret, which is empty" -}}
+{{- end -}}
+{{- if eq (int $v.admin.port) 8000 -}}
+{{- fail "admin.port: 8000 is the port of the API" -}}
 {{- end -}}
 {{- range $name := list "model" "host" "port" "served-model-name" "revision" "tensor-parallel-size" "pipeline-parallel-size" "data-parallel-size" "shutdown-timeout" "disable-access-log-for-endpoints" "nnodes" "node-rank" "master-addr" "headless" "api-key" -}}
 {{- if hasKey $v.engine.args $name -}}

@@ -51,6 +51,10 @@
 {{- $v := .root.Values -}}
 - name: GUIDED_CACHE_DIR
   value: /cache
+- name: GUIDED_ADMIN_PORT
+  value: {{ $v.admin.port | quote }}
+- name: GUIDED_ADMIN_HOST
+  value: 0.0.0.0
 - name: NUMBA_CACHE_DIR
   value: /cache/numba
 - name: HF_HOME
@@ -85,12 +89,25 @@
 - name: GUIDED_WARM
   value: /warm
 {{- end }}
-{{- with $v.auth.existingSecret }}
+{{- with $v.auth }}
+{{- if and .existingSecret .key }}
 - name: VLLM_API_KEY
   valueFrom:
     secretKeyRef:
-      name: {{ . }}
-      key: {{ $v.auth.key }}
+      name: {{ .existingSecret }}
+      key: {{ .key }}
+{{- end }}
+{{- if .adminKey }}
+- name: GUIDED_ADMIN_KEYS
+  valueFrom:
+    secretKeyRef:
+      name: {{ .existingSecret }}
+      key: {{ .adminKey }}
+{{- end }}
+{{- if .keysFile }}
+- name: GUIDED_API_KEYS_FILE
+  value: /keys/{{ .keysFile }}
+{{- end }}
 {{- end }}
 {{- with $v.huggingFace.existingSecret }}
 - name: HF_TOKEN
@@ -219,6 +236,8 @@ spec:
       ports:
         - name: http
           containerPort: 8000
+        - name: admin
+          containerPort: {{ $v.admin.port }}
       # Ready paths answer only after the weights are loaded: the startup probe waits for the slow start, so that the liveness
       # probe need not, and a hung engine is noticed within a minute.
       startupProbe:
@@ -264,11 +283,23 @@ spec:
         {{- if include "guided.warmConfigMap" $root }}
         - {name: warm-up, mountPath: /warm, readOnly: true}
         {{- end }}
+        {{- if $v.auth.keysFile }}
+        - {name: keys, mountPath: /keys, readOnly: true}
+        {{- end }}
   volumes:
     {{- with include "guided.warmConfigMap" $root }}
     - name: warm-up
       configMap:
         name: {{ . }}
+    {{- end }}
+    {{- if $v.auth.keysFile }}
+    # The whole secret's folder, not a file of it: the kubelet replaces that when the secret changes.
+    - name: keys
+      secret:
+        secretName: {{ $v.auth.existingSecret }}
+        defaultMode: 0440
+        items:
+          - {key: {{ $v.auth.keysFile }}, path: {{ $v.auth.keysFile }}}
     {{- end }}
     - name: cache
       emptyDir:

@@ -87,12 +87,11 @@ def test_schema_and_readme_are_up_to_date():
 
 
 def test_probed_paths_are_routes_of_the_server():
-    from fastapi import FastAPI
     from vllm.entrypoints.serve.instrumentator.health import router
 
-    app = FastAPI()
-    app.include_router(router)
-    routes = {route.path for route in router.routes}
+    from server.routes import probes
+
+    routes = {route.path for route in [*router.routes, *probes.router.routes]}
     for container in server_containers(render(VALUE_FILES[0])):
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             assert container[probe]["httpGet"]["path"] in routes

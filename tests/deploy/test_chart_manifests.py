@@ -122,6 +122,31 @@ def test_secrets_come_from_secrets():
     assert variables["HF_TOKEN"] == {"secretKeyRef": {"name": "guided-hugging-face", "key": "token"}}
 
 
+def test_files_of_keys_and_keys_of_operators_come_from_the_secret():
+    template = find(case("production"), "Deployment", "guided")["spec"]["template"]["spec"]
+    (container,) = template["containers"]
+    variables = environment(container)
+    assert variables["GUIDED_ADMIN_KEYS"] == {"secretKeyRef": {"name": "guided-api-key", "key": "admin-key"}}
+    assert variables["GUIDED_API_KEYS_FILE"] == "/keys/keys.yaml"
+    assert {"name": "keys", "mountPath": "/keys", "readOnly": True} in container["volumeMounts"]
+    (volume,) = [v["secret"] for v in template["volumes"] if v["name"] == "keys"]
+    assert volume["secretName"] == "guided-api-key" and volume["items"] == [{"key": "keys.yaml", "path": "keys.yaml"}]
+    assert "auth.existingSecret" in refusal('auth.keysFile="keys.yaml"')
+
+
+def test_metrics_and_admin_routes_have_a_port_that_only_monitoring_reaches():
+    manifests = case("production")
+    variables = environment(server_containers(manifests)[0])
+    assert (variables["GUIDED_ADMIN_PORT"], variables["GUIDED_ADMIN_HOST"]) == ("9000", "0.0.0.0")
+    rules = find(manifests, "NetworkPolicy", "guided-server")["spec"]["ingress"]
+    (rule,) = [r for r in rules if r.get("ports") == [{"port": 9000, "protocol": "TCP"}]]
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    (endpoint,) = find(manifests, "ServiceMonitor")["spec"]["endpoints"]
+    ports = {p["name"]: p["targetPort"] for p in find(manifests, "Service", "guided-pods")["spec"]["ports"]}
+    assert (endpoint["path"], ports[endpoint["port"]]) == ("/metrics", "admin")
+    assert "8000" in refusal("admin.port=8000")
+
+
 def test_the_shared_cache_comes_from_a_secret_and_may_be_reached():
     variables = environment(server_containers(case("production"))[0])
     assert variables["GUIDED_REDIS_URL"] == {"secretKeyRef": {"name": "guided-redis", "key": "url"}}
@@ -183,7 +208,8 @@ def test_the_start_may_take_half_an_hour_and_a_hang_a_minute():
     assert startup["periodSeconds"] * startup["failureThreshold"] == 1800
     assert liveness["periodSeconds"] * liveness["failureThreshold"] == 60
     assert container["readinessProbe"]["httpGet"]["port"] == "http"
-    assert container["ports"] == [{"name": "http", "containerPort": 8000}]
+    assert container["ports"] == [{"name": "http", "containerPort": 8000}, {"name": "admin", "containerPort": 9000}]
+    assert (container["readinessProbe"]["httpGet"]["path"], liveness["httpGet"]["path"]) == ("/ready", "/health")
     assert flags(container)["host"] == "0.0.0.0"  # the server's own default is the loopback only
 
 

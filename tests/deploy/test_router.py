@@ -189,15 +189,6 @@ def test_pods_come_and_go_by_their_names(tmp_path):
         assert names.names == {"test-guided-server-pods.ai.svc.cluster.local"}
 
 
-@pytest.mark.parametrize("path", ["/v1/guided/cache/flush", "/v1/guided/cache/flush/", "/v1/guided/cache"])
-def test_callers_do_not_empty_the_caches(tmp_path, backends, path):
-    with Router(tmp_path, backends[:1]) as router:
-        answer = router.client.post(path, json={})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
-        assert router.client.post("/v1/guided/compile", json={}).status_code == 200
-    assert len(backends[0].asked) == 1
-
-
 @pytest.mark.parametrize("affinity", ["constraint", "prefix", "both", "none"])
 def test_every_affinity_is_a_valid_configuration(tmp_path, backends, affinity):
     with Router(tmp_path, backends, f"router.affinity={affinity}") as router:
