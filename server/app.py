@@ -1,51 +1,106 @@
-"""In: vLLM's arguments, its engine client and a compile service; out: the FastAPI application. Starts nothing."""
+"""In: vLLM's arguments, its engine client, a compile service, settings; out: the FastAPI application. Starts nothing."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Any
 
-from fastapi import FastAPI
-from vllm.engine.protocol import EngineClient
+from fastapi import FastAPI, Request
+from starlette.responses import Response
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 from vllm.entrypoints.launchers.api_server.routers import register_api_routers
+from vllm.entrypoints.launchers.launcher import terminate_if_errored
 from vllm.entrypoints.launchers.utils.server_utils import lifespan
 from vllm.entrypoints.serve.exception_handling.register import init_exception_handler
 from vllm.entrypoints.serve.middleware.register import init_entrypoints_middleware
 from vllm.entrypoints.serve.sagemaker.api_router import sagemaker_standards_bootstrap
 from vllm.plugins.endpoint_plugins.interface import attach_endpoint_plugins
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.metrics.prometheus import get_prometheus_registry
 
+from server.availability import Availability
+from server.body_limits import BodyLimits
 from server.compile_metrics import CompileMetrics
 from server.compile_service import CompileService
 from server.constraint_middleware import ConstraintMiddleware
 from server.errors import RequestRefused, refusal
-from server.routes import guided
+from server.gate import Gate
+from server.keys import KeyRing
+from server.load import Load, LoadReports
+from server.routes import guided, probes
 from server.routes.playground import add_playground
-from server.tools.conventions import convention_of
-from server.tools.list_parser import use_where_none_is_set
-from server.tools.serving import serve_honestly
+from server.settings import Settings
+
+_OURS = {"api_key": [""], "enable_request_id_headers": False}
 
 
-async def create_app(args: Namespace, engine: EngineClient, compile_service: CompileService) -> FastAPI:
-    """vLLM's own OpenAI routes and serving objects, with our middleware between its authentication and its routes."""
+async def create_app(
+    args: Namespace,
+    engine: AsyncLLM,
+    compile_service: CompileService,
+    *,
+    settings: Settings | None = None,
+    keys: KeyRing | None = None,
+    load: Load | None = None,
+) -> FastAPI:
+    """vLLM's own OpenAI routes and serving objects, with our middleware in place of its authentication.
+
+    Args:
+        args: their `api_key` is not looked at: `keys` has it.
+        keys: who may call; None: everybody.
+        load: of the engine, for routers that ask; None: they get no answer.
+    """
+    settings = settings or Settings()
     tasks = await engine.get_supported_tasks()
-    app = FastAPI(title="guided-server", lifespan=lifespan)
+    app = FastAPI(title="guided-server", lifespan=lifespan, **_documentation(args))
     app.state.args = args
+    app.state.availability = availability = Availability(engine)
     app.root_path = args.root_path or ""
-    # The first one added is the innermost: inside vLLM's authentication, and inside its count of requests, so that refusals count.
-    convention = convention_of(args.tool_call_parser, args.enable_auto_tool_choice, args.model)
-    use_where_none_is_set(args, engine.model_config.hf_config.model_type)
-    app.add_middleware(ConstraintMiddleware, compile_service=compile_service, convention=convention)
+    # The first one added is the innermost. All of ours are inside CORS and vLLM's count of requests, so that refusals count.
+    app.add_middleware(ConstraintMiddleware, compile_service=compile_service)
+    app.add_middleware(
+        BodyLimits,
+        most_bytes=settings.body_bytes,
+        seconds=settings.body_seconds,
+        nesting=settings.body_nesting,
+    )
+    if load is not None:
+        app.add_middleware(LoadReports, load=load)
+    app.add_middleware(
+        Gate,
+        keys=keys or KeyRing(),
+        availability=availability,
+        allowance=settings.allowance,
+        open_paths=settings.paths_without_key,
+        admin_port=settings.admin_port is not None,
+    )
     register_api_routers(args, app, tasks, engine.model_config)
     app.include_router(guided.router)
     add_playground(app)
+    app.include_router(probes.router)
     attach_endpoint_plugins(app, tasks)
     init_exception_handler(app)
     app.exception_handler(RequestRefused)(refusal)
-    init_entrypoints_middleware(args, app, tasks)
+    app.exception_handler(EngineDeadError)(_engine_died)
+    # Keys and request ids are ours: an empty key is none to vLLM, and keeps it from looking for one in the environment.
+    init_entrypoints_middleware(Namespace(**{**vars(args), **_OURS}), app, tasks)
     app = sagemaker_standards_bootstrap(app)
     await init_app_state(engine, app.state, args, tasks)
-    serve_honestly(app.state)
     app.state.compile_service = compile_service
     get_prometheus_registry().register(CompileMetrics(compile_service))
     return app
+
+
+def _documentation(args: Namespace) -> dict[str, Any]:
+    """As vLLM's flags want `/docs` and the like: not at all, or with the assets that vLLM brings."""
+    if args.disable_fastapi_docs:
+        return {"openapi_url": None, "docs_url": None, "redoc_url": None}
+    return {"docs_url": None, "redoc_url": None} if args.enable_offline_docs else {}
+
+
+async def _engine_died(request: Request, error: Exception) -> Response:
+    """HTTP 503 for a request that the engine took along; another server may answer it."""
+    terminate_if_errored(request.app.state.server, request.app.state.engine_client)
+    refused = request.app.state.availability.refusal()
+    return (refused or RequestRefused(str(error), "engine_dead", status=503)).response()

@@ -13,6 +13,7 @@ from guided.workers import Overloaded
 from server.errors import RequestRefused
 
 Result = TypeVar("Result")
+CALLER = "caller"  # key of the request's state: the name of the API key
 
 
 class ClientLeft(Exception):
@@ -20,7 +21,9 @@ class ClientLeft(Exception):
 
 
 def caller_of(scope: Scope) -> str:
-    """What stands for the caller where requests take turns: a digest of the API key, or the address where there is none."""
+    """What stands for the caller where requests take turns: the name of its API key, or a digest of what it sent, or its address."""
+    if (known := scope.get("state", {}).get(CALLER)) is not None:
+        return known
     for name, value in scope["headers"]:
         if name == b"authorization":
             return hashlib.sha256(value).hexdigest()

@@ -1,30 +1,48 @@
 """In: the command line of `guided-server`; out: a running server. Every flag of vLLM's server is accepted.
 
-The engine's processes import this module too, before vLLM: nothing that imports Numba may be imported up here.
+Processes of the engine import this module again, as their main module: what it imports at its top is in them before vLLM is.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from server.logs import Progress
     from server.settings import Settings
 
 
 def main() -> None:
-    started = time.monotonic()
-    from guided.vocabulary import VocabularyError
+    from server import logs
     from server.settings import set_environment
 
-    _settings({})  # before vLLM is imported, which takes its time: what is wrong in the environment is known at once
+    started = time.monotonic()
+    # Before vLLM is imported, which takes its time: what is wrong in the environment is known at once.
+    logs.configure(_read({}).log_format)
     set_environment()
-    print("guided-server: [  0.0 s] loading vLLM", file=sys.stderr, flush=True)
-    from server.command_line import parse_arguments
+    progress = logs.Progress(started)
+    progress.say("loading vLLM")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until there are requests to end: like Ctrl-C
+    try:
+        _serve(progress)
+    except KeyboardInterrupt:
+        raise SystemExit("guided-server: interrupted") from None
+
+
+def _serve(progress: Progress) -> None:
+    from server import logs
+    from server.command_line import parse_arguments, take_keys
 
     args, given = parse_arguments(sys.argv[1:])
-    settings = _settings(given)
+    settings = _read(given)
+    try:
+        keys = settings.key_ring(take_keys(args))
+    except (ValueError, OSError) as error:
+        raise SystemExit(f"guided-server: {error}") from error
+    logs.configure_vllm(args, settings.log_format)
 
     if args.headless:
         from server.headless import run_ranks
@@ -33,15 +51,16 @@ def main() -> None:
 
     import uvloop
 
-    from server.lifecycle import EngineDied, Progress, serve
+    from guided.vocabulary import VocabularyError
+    from server.lifecycle import EngineDied, serve
 
     try:
-        uvloop.run(serve(settings, args, Progress(started)))
+        uvloop.run(serve(settings, keys, args, progress))
     except (OSError, VocabularyError, EngineDied) as error:
         raise SystemExit(f"guided-server: {error}") from error
 
 
-def _settings(given: dict) -> Settings:
+def _read(given: dict[str, Any]) -> Settings:
     from server.settings import read_settings
 
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -53,3 +54,10 @@ def parse_arguments(arguments: list[str]) -> tuple[Namespace, dict[str, Any]]:
     validate_parsed_serve_args(parsed)
     given = vars(parsed).pop("guided")
     return parsed, given
+
+
+def take_keys(args: Namespace) -> list[str]:
+    """The API keys of vLLM's flag, else of its variable; they are taken out of `args`, which others log."""
+    keys = args.api_key or [os.environ.get("VLLM_API_KEY", "")]
+    args.api_key = None
+    return [key for key in keys if key]

@@ -1,20 +1,17 @@
-"""In: settings and vLLM's arguments; out: a running server, until a signal or the engine's death ends it. Knows no constraint."""
+"""In: settings, keys and vLLM's arguments; out: a running server, until a signal or the engine's death ends it. Knows no constraint."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import sys
-import time
+import logging
 from argparse import Namespace
-from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 
 from fastapi import FastAPI
 from vllm.config import VllmConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
-from vllm.entrypoints.launchers.launcher import serve_http, setup_server
+from vllm.entrypoints.launchers.launcher import create_server_socket, setup_server
 from vllm.usage.usage_lib import UsageContext
 
 import guided
@@ -23,12 +20,21 @@ from guided.compiler import writable_network
 from guided.constraint_files import find_files
 from guided.vllm_adapters.select import processor_name
 from guided.workers import Pool
+from server import http_server
 from server.app import create_app
 from server.compile_service import CompileService
 from server.engine import GuidedEngine
+from server.http_server import Listener
+from server.keys import KeyRing
+from server.load import Load
+from server.logs import Progress
 from server.settings import Settings
 from server.warm import warm
 
+logger = logging.getLogger(__name__)
+
+_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+_ENGINE_SECONDS = 4.0  # for its processes to end by themselves, when nothing runs any more
 EXAMPLE_PROMPT = "The migration failed and customers were logged out. What is the sentiment?"
 
 
@@ -36,17 +42,7 @@ class EngineDied(Exception):
     """The engine's process is gone."""
 
 
-class Progress:
-    """Prints the long steps of the start with the seconds since `started` (time.monotonic())."""
-
-    def __init__(self, started: float) -> None:
-        self.started = started
-
-    def say(self, message: str) -> None:
-        print(f"guided-server: [{time.monotonic() - self.started:5.1f} s] {message}", file=sys.stderr, flush=True)
-
-
-async def serve(settings: Settings, args: Namespace, progress: Progress) -> None:
+async def serve(settings: Settings, keys: KeyRing, args: Namespace, progress: Progress) -> None:
     """Runs until SIGINT or SIGTERM.
 
     Raises:
@@ -54,14 +50,16 @@ async def serve(settings: Settings, args: Namespace, progress: Progress) -> None
         OSError: the port is taken, or a file that is to be warmed is not there.
     """
     to_warm = find_files(settings.warm_paths)
-    address, listener = setup_server(args, reuse_port=False)  # before the long start: a taken port is known at once
+    address, listeners = bind(settings, args)  # before the long start: a taken port is known at once
+    warn_of_open_doors(args, keys)
     progress.say(f"starting the engine with {args.model}")
     engine_args, config = engine_config(args)
     with ThreadPoolExecutor(
         1
     ) as beside:  # the engine starts in processes of its own; this one would only wait for them
         preparing = beside.submit(prepare_compilation, settings, config)
-        engine = start_engine(engine_args, config)
+        engine = start_engine(engine_args, config, load := Load())
+    at_once = False
     try:
         await engine.reset_mm_cache()
         compile_service = preparing.result()
@@ -69,18 +67,42 @@ async def serve(settings: Settings, args: Namespace, progress: Progress) -> None
         try:
             await compile_service.start()
             await warm(compile_service, to_warm, progress)
-            http_shutdown = await accept_requests(args, address, listener, engine, compile_service, progress)
+            app = await create_app(args, engine, compile_service, settings=settings, keys=keys, load=load)
+            announcement = asyncio.create_task(announce_when_ready(app, args, address, progress))
+            availability = app.state.availability
+            try:
+                at_once = await http_server.serve(app, listeners, engine, availability, args, settings.log_format)
+            finally:
+                announcement.cancel()
         finally:
             await compile_service.close()
         died = engine.errored
     finally:
-        engine.shutdown(timeout=config.shutdown_timeout)
-    try:
-        await http_shutdown  # vLLM's order: first the engine, then the connections that waited for it
-    finally:
-        listener.close()
+        engine.shutdown(timeout=0 if at_once else _ENGINE_SECONDS)
+        for listener in listeners:
+            listener.socket.close()
     if died:
         raise EngineDied("the engine died")
+
+
+def bind(settings: Settings, args: Namespace) -> tuple[str, list[Listener]]:
+    """The address of the API, and its socket with that of the admin port. Raises OSError."""
+    address, listener = setup_server(args, reuse_port=False)
+    listeners = [Listener(listener)]
+    if settings.admin_port is not None:
+        where = (settings.admin_host, settings.admin_port)
+        try:
+            listeners.append(Listener(create_server_socket(where, reuse_port=False), admin=True))
+        except OSError as error:
+            raise OSError(error.errno, f"the admin port {where[0]}:{where[1]}: {error.strerror}") from error
+    return address, listeners
+
+
+def warn_of_open_doors(args: Namespace, keys: KeyRing) -> None:
+    if not keys.is_closed and not args.uds and args.host not in _LOOPBACK:
+        logger.warning(
+            "whoever reaches %s:%s may use this server: it has no API keys (docs/security.md)", args.host, args.port
+        )
 
 
 def engine_config(args: Namespace) -> tuple[AsyncEngineArgs, VllmConfig]:
@@ -92,13 +114,14 @@ def engine_config(args: Namespace) -> tuple[AsyncEngineArgs, VllmConfig]:
     return engine_args, config
 
 
-def start_engine(engine_args: AsyncEngineArgs, config: VllmConfig) -> GuidedEngine:
+def start_engine(engine_args: AsyncEngineArgs, config: VllmConfig, load: Load) -> GuidedEngine:
     """Returns when the model is loaded and the engine's processes answer."""
     return GuidedEngine.from_vllm_config(
         config,
         usage_context=UsageContext.OPENAI_API_SERVER,
         enable_log_requests=engine_args.enable_log_requests,
         disable_log_stats=engine_args.disable_log_stats,
+        stat_loggers=None if engine_args.disable_log_stats else [load.logger],  # one would turn the statistics on
     )
 
 
@@ -115,38 +138,6 @@ def prepare_compilation(settings: Settings, config: VllmConfig) -> CompileServic
         memory_bytes=settings.memory_cache_bytes,
         close_seconds=settings.close_seconds,
     )
-
-
-async def accept_requests(
-    args: Namespace,
-    address: str,
-    listener: socket.socket,
-    engine: GuidedEngine,
-    compile_service: CompileService,
-    progress: Progress,
-) -> Awaitable[None]:
-    """Serves until a signal comes or the engine dies; what is left to await then closes the connections."""
-    app = await create_app(args, engine, compile_service)
-    announcement = asyncio.create_task(announce_when_ready(app, args, address, progress))
-    try:
-        return await serve_http(
-            app,
-            sock=listener,
-            enable_ssl_refresh=args.enable_ssl_refresh,
-            host=args.host,
-            port=args.port,
-            log_level=args.uvicorn_log_level,
-            access_log=not args.disable_uvicorn_access_log,
-            ssl_keyfile=args.ssl_keyfile,
-            ssl_certfile=args.ssl_certfile,
-            ssl_ca_certs=args.ssl_ca_certs,
-            ssl_cert_reqs=args.ssl_cert_reqs,
-            ssl_ciphers=args.ssl_ciphers,
-            h11_max_incomplete_event_size=args.h11_max_incomplete_event_size,
-            h11_max_header_count=args.h11_max_header_count,
-        )
-    finally:
-        announcement.cancel()
 
 
 async def announce_when_ready(app: FastAPI, args: Namespace, address: str, progress: Progress) -> None:

@@ -10,7 +10,7 @@ import difflib
 import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -18,6 +18,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from guided.cache import RemoteOptions
 from guided.limits import Limits
 from guided.workers import PoolOptions
+from server.allowance import Allowance
+from server.keys import KeyRing, from_plain, read_text
 
 PREFIX = "GUIDED_"
 ELSEWHERE = {"GUIDED_CACHE_DIR"}  # read by the library and the scripts, which know no settings
@@ -48,6 +50,43 @@ class Settings(BaseSettings):
         if unknown := unknown_variables(PREFIX, known, ours):
             raise ValueError("; ".join(unknown))
         return values
+
+    # who may call
+    api_keys: SecretStr = Field(
+        default=SecretStr(""),
+        description="keys of callers, separated by commas: NAME=KEY or NAME=sha256:DIGEST; vLLM's --api-key adds to them",
+    )
+    admin_keys: SecretStr = Field(
+        default=SecretStr(""), description="keys of operators, in the same way: they open metrics and admin routes too"
+    )
+    api_keys_file: Path | None = Field(
+        default=None, description="YAML file of more keys, with limits of their own; read again when it changes"
+    )
+    open_paths: str = Field(
+        default="", description="paths that need no key, separated by commas, such as /metrics,/docs,/openapi.json"
+    )
+    admin_port: int | None = Field(
+        default=None, ge=1, le=65535, description="port of /metrics and of the admin routes, which then are on no other"
+    )
+    admin_host: str = Field(default="127.0.0.1", description="address that the admin port listens on")
+
+    # how much of it
+    requests_per_minute: int | None = Field(
+        default=None, ge=1, description="of each key, and of each address where there are no keys"
+    )
+    concurrent_requests: int | None = Field(
+        default=None, ge=1, description="of each key or address that are answered at a time"
+    )
+    body_bytes: int = Field(default=32 << 20, ge=1024, description="size of one request")
+    body_seconds: float = Field(default=60.0, gt=0, description="until the whole of a request has to be there")
+    body_nesting: int = Field(
+        default=512, ge=16, le=900, description="levels of arrays and objects in the JSON of a request"
+    )
+
+    # what is told
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="of the logs; json: one object a line, with request id and caller"
+    )
 
     # one constraint
     constraint_bytes: int = Field(default=2 << 20, ge=1, description="size of one constraint, UTF-8")
@@ -107,6 +146,27 @@ class Settings(BaseSettings):
             seconds=self.compile_seconds,
             memory_bytes=self.index_bytes,
         )
+
+    @property
+    def allowance(self) -> Allowance:
+        return Allowance(self.requests_per_minute, self.concurrent_requests)
+
+    def key_ring(self, of_vllm: Iterable[str]) -> KeyRing:
+        """All API keys.
+
+        Args:
+            of_vllm: those of vLLM's own flag or variable.
+
+        Raises:
+            KeysWrong, OSError.
+        """
+        keys = read_text(self.api_keys.get_secret_value(), "api-key")
+        operators = read_text(self.admin_keys.get_secret_value(), "admin-key", admin=True)
+        return KeyRing([*keys, *operators, *from_plain(of_vllm)], self.api_keys_file)
+
+    @property
+    def paths_without_key(self) -> frozenset[str]:
+        return frozenset(path.strip() for path in self.open_paths.split(",") if path.strip())
 
     @property
     def warm_paths(self) -> list[Path]:

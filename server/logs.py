@@ -1,0 +1,101 @@
+"""In: records of all loggers; out: lines of text or JSON with the id of the request and its caller. Logs nothing itself.
+
+What requests say is never logged here; vLLM logs it where it is told to (`--enable-log-requests`).
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import logging.config
+import time
+from argparse import Namespace
+from contextvars import ContextVar
+from typing import Any
+
+from pythonjsonlogger.json import JsonFormatter
+
+request_id: ContextVar[str] = ContextVar("request_id", default="-")
+caller_name: ContextVar[str] = ContextVar("caller_name", default="-")
+
+_OURS = ("server", "guided", "guided-server")
+_FOREIGN = ("vllm", "uvicorn", "uvicorn.access", "uvicorn.error")
+_TEXT = "%(levelname)s %(asctime)s [%(name)s] %(message)s [%(request_id)s %(caller)s]"
+# The names are those of vLLM's own JSON, which the engine's processes write.
+_JSON = "%(asctime)s %(levelname)s %(name)s %(processName)s %(process)d %(request_id)s %(caller)s %(message)s"
+
+
+class Progress:
+    """Tells the long steps of the start with the seconds since `started` (time.monotonic())."""
+
+    def __init__(self, started: float) -> None:
+        self.started = started
+
+    def say(self, message: str) -> None:
+        logging.getLogger("guided-server").info("[%5.1f s] %s", time.monotonic() - self.started, message)
+
+
+class WithRequest(logging.Filter):
+    """Adds `request_id` and `caller` to every record, "-" outside of a request."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.request_id, record.caller = request_id.get(), caller_name.get()
+        return True
+
+
+def configure(log_format: str) -> None:
+    """Sets up the loggers of this project and, for JSON, those of vLLM and uvicorn in this process."""
+    as_json = log_format == "json"
+    loggers = [*_OURS, *(_FOREIGN if as_json else ())]
+    logging.config.dictConfig(
+        {
+            "version": 1,
+            "disable_existing_loggers": False,
+            "filters": {"request": {"()": WithRequest}},
+            "formatters": {
+                "text": {"format": _TEXT, "datefmt": "%m-%d %H:%M:%S"},
+                "progress": {"format": "%(name)s: %(message)s"},
+                "json": {"()": JsonFormatter, "fmt": _JSON},
+            },
+            "handlers": {
+                name: {"class": "logging.StreamHandler", "formatter": name, "filters": ["request"]}
+                for name in ("text", "progress", "json")
+            },
+            "loggers": {name: _logger(name, as_json) for name in loggers},
+        }
+    )
+
+
+def _logger(name: str, as_json: bool) -> dict[str, Any]:
+    handler = "json" if as_json else "progress" if name == "guided-server" else "text"
+    level = {} if name in _FOREIGN else {"level": "INFO"}
+    return {"handlers": [handler], "propagate": False, **level}
+
+
+def configure_vllm(args: Namespace, log_format: str) -> None:
+    """Applies vLLM's own flags of logging, to this process and those of the engine, with our format under them."""
+    from vllm.config.logging import LoggingConfig
+    from vllm.logger import configure_logging_from_args
+
+    if log_format == "json" and getattr(args, "logging_config", None) is None:
+        args.logging_config = LoggingConfig(formatter="json")
+    configure_logging_from_args(args)
+    configure(log_format)  # over what that made of vLLM's logger
+
+
+def of_uvicorn(log_format: str, config: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What uvicorn is to make of its loggers: nothing for JSON, which `configure` did; else its own with id and caller in the access log.
+
+    Args:
+        config: that of vLLM's flags, or uvicorn's.
+    """
+    if log_format == "json" or config is None:
+        return None
+    config = copy.deepcopy(config)
+    config.setdefault("filters", {})["request"] = {"()": WithRequest}
+    access = config.get("handlers", {}).get("access")
+    formatter = config.get("formatters", {}).get("access", {})
+    if access is not None and "fmt" in formatter:
+        access["filters"] = [*access.get("filters", []), "request"]
+        formatter["fmt"] += " [%(request_id)s %(caller)s]"
+    return config

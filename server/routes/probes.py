@@ -1,0 +1,21 @@
+"""In: a probe's question; out: whether this server is to be sent requests. `/health`, which says that it lives, is vLLM's."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from server.availability import Availability
+
+router = APIRouter()
+
+
+@router.get("/ready")
+async def ready(request: Request) -> Response:
+    """200: the engine is up, warm-up is done, nothing shuts down. 503 with the reason otherwise.
+
+    Before that nothing listens yet.
+    """
+    availability: Availability = request.app.state.availability
+    refusal = availability.refusal()
+    return Response(status_code=200) if refusal is None else refusal.response()

@@ -1,0 +1,91 @@
+"""Ids go in and out and into the logs; logs are text or JSON; nothing that a request says is in them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from server import logs
+from server.logs import WithRequest, caller_name, request_id
+from server.request_ids import RequestIds
+from tests.live_server import ROOT
+from tests.server.asgi import ask, echo
+
+
+def asked(given: str | None):
+    seen = {}
+
+    async def app(scope, receive, send) -> None:
+        seen["header"] = dict(scope["headers"])[b"x-request-id"].decode()
+        seen["log"] = request_id.get()
+        await echo(scope, receive, send)
+
+    headers = {} if given is None else {"X-Request-Id": given}
+    answer = asyncio.run(ask(RequestIds(app), "GET", "/", headers))
+    assert answer.headers["x-request-id"] == seen["header"] == seen["log"]
+    return seen["header"]
+
+
+def test_an_id_that_was_given_is_kept():
+    assert asked("trace-1/2:3") == "trace-1/2:3"
+
+
+@pytest.mark.parametrize("given", [None, "", "a b", "x" * 129, 'a","forged":"1', "a\u00e9"])
+def test_others_are_replaced(given):
+    new = asked(given)
+    assert new != given and len(new) == 32
+
+
+def test_two_requests_do_not_share_an_id():
+    assert asked(None) != asked(None)
+
+
+PROGRAM = """
+import logging, sys
+from server import logs
+from server.logs import request_id, caller_name
+logs.configure(sys.argv[1])
+logs.Progress(0.0).say("starting")
+request_id.set("r-1"); caller_name.set("team")
+logging.getLogger("server.engine").error("request %s ended", "x")
+logging.getLogger("guided.cache").info("seen")
+logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', "1.2.3.4", "GET", "/v1/models", "1.1", 200)
+"""
+
+
+def lines(log_format: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, log_format], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr.splitlines()
+
+
+def test_json_is_one_object_a_line():
+    start, error, info = map(json.loads, lines("json"))
+    assert start["request_id"] == "-" and start["message"].endswith("starting")
+    assert {"asctime", "levelname", "name", "process"} <= error.keys()
+    assert (error["levelname"], error["name"], error["message"]) == ("ERROR", "server.engine", "request x ended")
+    assert (error["request_id"], error["caller"]) == (info["request_id"], info["caller"]) == ("r-1", "team")
+
+
+def test_text_has_them_too():
+    start, error, _ = lines("text")
+    assert start.startswith("guided-server: [")
+    assert error.startswith("ERROR ") and error.endswith("request x ended [r-1 team]")
+
+
+def test_the_access_log_of_uvicorn_tells_id_and_caller():
+    import uvicorn
+
+    config = logs.of_uvicorn("text", uvicorn.config.LOGGING_CONFIG)
+    assert config["formatters"]["access"]["fmt"].endswith("[%(request_id)s %(caller)s]")
+    assert "request_id" not in uvicorn.config.LOGGING_CONFIG["formatters"]["access"]["fmt"]
+    record = logging.makeLogRecord({})
+    request_id.set("r-2")
+    caller_name.set("team")
+    assert WithRequest().filter(record) and (record.request_id, record.caller) == ("r-2", "team")
+    assert logs.of_uvicorn("json", uvicorn.config.LOGGING_CONFIG) is None
