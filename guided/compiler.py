@@ -130,6 +130,10 @@ def _front_end(constraint: Constraint, budget: Budget) -> Network:
             from guided import grammar
 
             return grammar.build_network(value, options, budget)
+        case "structural_tag":
+            from guided import structural_tag
+
+            return structural_tag.build_network(value, options, budget)
     raise InvalidConstraint(f"there is no kind of constraint named {constraint.kind!r}")
 
 
@@ -160,6 +164,7 @@ def _use_every_front_end() -> None:
         Constraint.choice(["a"]),
         Constraint.json_schema({"properties": {"a": {"type": "string"}}}),
         Constraint.grammar('start: "a"'),
+        Constraint.structural_tag({"format": {"type": "any_text"}}),
     ):
         build_network(constraint, Budget(Limits(seconds=600)))
 

@@ -21,7 +21,7 @@ MOST_CHARACTERS = 200  # of a marker: its automaton costs more than its square
 MOST_AVOIDED = 4_000  # characters of all strings to keep out
 FORMAT_VERSION = 1  # of the canonical text and of everything that is compiled from it
 
-Kind = Literal["json", "regex", "choice", "grammar"]
+Kind = Literal["json", "regex", "choice", "grammar", "structural_tag"]
 WHITESPACE = ("json_dumps", "compact", "any")
 ADDITIONAL_PROPERTIES = ("declared", "allow")
 PROPERTY_ORDER = ("schema", "any")
@@ -30,10 +30,10 @@ GRAMMAR_SYNTAX = ("lark", "gbnf")
 
 @dataclass(frozen=True)
 class Constraint:
-    """One constraint; build it with `json_schema`, `regex`, `choice` or `grammar`, then `after` and `avoiding`.
+    """One constraint; build it with `json_schema`, `regex`, `choice`, `grammar` or `structural_tag`, then `after` and `avoiding`.
 
     Attributes:
-        kind: "json" | "regex" | "choice" | "grammar".
+        kind: "json" | "regex" | "choice" | "grammar" | "structural_tag".
         canonical_text: JSON text of {"kind", "value", "options"}; `Constraint.from_canonical` reads it back.
     """
 
@@ -62,13 +62,7 @@ class Constraint:
         Raises:
             InvalidConstraint: not JSON, not an object or boolean, or an option that does not exist.
         """
-        options: dict[str, Any] = {
-            "whitespace": _one_of("whitespace", whitespace, WHITESPACE),
-            "additional_properties": _one_of("additional_properties", additional_properties, ADDITIONAL_PROPERTIES),
-            "property_order": _one_of("property_order", property_order, PROPERTY_ORDER),
-        }
-        if whitespace_pattern is not None:
-            options["whitespace_pattern"] = _text("whitespace_pattern", whitespace_pattern)
+        options = _json_options(whitespace, whitespace_pattern, additional_properties, property_order)
         return cls._make("json", _schema_value(schema), options)
 
     @classmethod
@@ -97,6 +91,30 @@ class Constraint:
         """A context-free grammar in Lark or GBNF syntax; without `syntax` the form of the file decides."""
         options = {} if syntax is None else {"syntax": _one_of("grammar_syntax", syntax, GRAMMAR_SYNTAX)}
         return cls._make("grammar", _text("grammar", text), options)
+
+    @classmethod
+    def structural_tag(
+        cls,
+        tag: Any,
+        *,
+        whitespace: str = "json_dumps",
+        whitespace_pattern: str | None = None,
+        additional_properties: str = "declared",
+        property_order: str = "schema",
+    ) -> Constraint:
+        """Free text and constraints of other kinds between markers: dict or JSON text, in either form of vLLM 0.32.
+
+        Args:
+            whitespace, whitespace_pattern, additional_properties, property_order: of `json_schema`, for each schema in it.
+
+        Raises:
+            InvalidConstraint: not JSON, not an object, or an option that does not exist.
+        """
+        options = _json_options(whitespace, whitespace_pattern, additional_properties, property_order)
+        value = _from_text(tag, "structural tag") if isinstance(tag, (str, bytes)) else tag
+        if not isinstance(value, dict):
+            raise InvalidConstraint(f"a structural tag is an object, not {type(value).__name__}", pointer="")
+        return cls._make("structural_tag", value, options)
 
     def after(self, marker: str) -> Constraint:
         """The constraint holds after the first `marker` of an output; what comes before is any text.
@@ -199,6 +217,19 @@ def _text(name: str, value: Any, pointer: str | None = None) -> str:
     return value
 
 
+def _json_options(
+    whitespace: str, whitespace_pattern: str | None, additional_properties: str, property_order: str
+) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "whitespace": _one_of("whitespace", whitespace, WHITESPACE),
+        "additional_properties": _one_of("additional_properties", additional_properties, ADDITIONAL_PROPERTIES),
+        "property_order": _one_of("property_order", property_order, PROPERTY_ORDER),
+    }
+    if whitespace_pattern is not None:
+        options["whitespace_pattern"] = _text("whitespace_pattern", whitespace_pattern)
+    return options
+
+
 def _schema_value(schema: Any) -> Any:
     """The schema as JSON values, from a dict, a bool, JSON text or a pydantic model class."""
     if hasattr(schema, "model_json_schema"):
@@ -207,17 +238,19 @@ def _schema_value(schema: Any) -> Any:
         except (AttributeError, RuntimeError, TypeError, ValueError) as error:  # pydantic's own are RuntimeErrors
             raise InvalidConstraint(f"the model has no JSON Schema: {error}") from error
     if isinstance(schema, (str, bytes)):
-        try:
-            schema = json.loads(schema)
-        except RecursionError as error:
-            raise _nested_too_deeply(
-                *_deepest_of_text(schema if isinstance(schema, str) else schema.decode())
-            ) from error
-        except ValueError as error:
-            raise InvalidConstraint(f"the schema is not JSON: {error}") from error
+        schema = _from_text(schema, "schema")
     if not isinstance(schema, (dict, bool)):
         raise InvalidConstraint(f"a JSON Schema is an object or a boolean, not {type(schema).__name__}", pointer="")
     return schema
+
+
+def _from_text(text: str | bytes, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise _nested_too_deeply(*_deepest_of_text(text if isinstance(text, str) else text.decode())) from error
+    except ValueError as error:
+        raise InvalidConstraint(f"the {what} is not JSON: {error}") from error
 
 
 # --- nesting that Python's JSON cannot read or write ------------------------------------------------------------------

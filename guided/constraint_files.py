@@ -26,6 +26,7 @@ def choices_of(text: str) -> list[str]:
 
 _KINDS: dict[str, Callable[[str], Constraint]] = {
     ".schema.json": Constraint.json_schema,
+    ".tag.json": Constraint.structural_tag,
     ".regex": lambda text: Constraint.regex(text.removesuffix("\n").removesuffix("\r")),
     ".lark": lambda text: Constraint.grammar(text, syntax="lark"),
     ".gbnf": lambda text: Constraint.grammar(text, syntax="gbnf"),

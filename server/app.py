@@ -31,6 +31,9 @@ from server.load import Load, LoadReports
 from server.routes import guided, probes
 from server.routes.playground import add_playground
 from server.settings import Settings
+from server.tools.conventions import convention_of
+from server.tools.list_parser import use_where_none_is_set
+from server.tools.serving import serve_honestly
 
 _OURS = {"api_key": [""], "enable_request_id_headers": False}
 
@@ -57,8 +60,10 @@ async def create_app(
     app.state.args = args
     app.state.availability = availability = Availability(engine)
     app.root_path = args.root_path or ""
+    convention = convention_of(args.tool_call_parser, args.enable_auto_tool_choice, args.model)
+    use_where_none_is_set(args, engine.model_config.hf_config.model_type)
     # The first one added is the innermost. All of ours are inside CORS and vLLM's count of requests, so that refusals count.
-    app.add_middleware(ConstraintMiddleware, compile_service=compile_service)
+    app.add_middleware(ConstraintMiddleware, compile_service=compile_service, convention=convention)
     app.add_middleware(
         BodyLimits,
         most_bytes=settings.body_bytes,
@@ -87,6 +92,7 @@ async def create_app(
     init_entrypoints_middleware(Namespace(**{**vars(args), **_OURS}), app, tasks)
     app = sagemaker_standards_bootstrap(app)
     await init_app_state(engine, app.state, args, tasks)
+    serve_honestly(app.state)
     app.state.compile_service = compile_service
     get_prometheus_registry().register(CompileMetrics(compile_service))
     return app

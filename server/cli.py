@@ -1,6 +1,6 @@
 """In: the command line of `guided-server`; out: a running server. Every flag of vLLM's server is accepted.
 
-Processes of the engine import this module again, as their main module: what it imports at its top is in them before vLLM is.
+The engine's processes import this module too, before vLLM: nothing that imports Numba may be imported up here.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ before the first byte of a stream, and it sees the fields that vLLM's models wou
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,26 +18,33 @@ from guided.workers import Overloaded
 from server.callers import ClientLeft, caller_of, overloaded, while_connected
 from server.compile_service import CompileService
 from server.engine import Pending, pending_constraint
-from server.errors import RequestRefused, from_constraint_error
+from server.errors import RequestRefused
 from server.guided_fields import (
     REFERENCE,
     read_constraint,
     read_reference,
     refuse_any_constraint,
+    refuse_enforced_tools,
     refuse_text_stop_ids,
     without_constraint,
 )
+from server.tools.constraint import joined
+from server.tools.conventions import JSON_CALLS, Convention
+from server.tools.request import as_vllm_reads, read_tools
 
-ENFORCING_PATHS = ("/v1/chat/completions", "/v1/completions")
+CHAT_PATH = "/v1/chat/completions"
+ENFORCING_PATHS = (CHAT_PATH, "/v1/completions")
 OWN_PATHS = "/v1/guided/"  # routes that read constraints themselves
 
 
 class ConstraintMiddleware:
     """Sits inside authentication: only callers who may generate may have constraints compiled."""
 
-    def __init__(self, app: ASGIApp, compile_service: CompileService) -> None:
+    def __init__(self, app: ASGIApp, compile_service: CompileService, convention: Convention = JSON_CALLS) -> None:
+        """`convention`: how the model writes tool calls."""
         self.app = app
         self.compile_service = compile_service
+        self.convention = convention
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -72,10 +80,16 @@ class ConstraintMiddleware:
         if path not in ENFORCING_PATHS:
             refuse_any_constraint(body, path)
             return None, None
-        wanted = read_constraint(body, await resolve_reference(body, self.compile_service))
+        tools = None
+        if path == CHAT_PATH:
+            tools = read_tools(body)
+        else:
+            refuse_enforced_tools(body)
+        join_tools = None if tools is None else partial(joined, tools, self.convention)
+        wanted = read_constraint(body, await resolve_reference(body, self.compile_service), join_tools)
         _refuse_lone_surrogates(body, raw)
-        rest = without_constraint(body)
-        forwarded = json.dumps(rest).encode() if len(rest) < len(body) else None
+        rest = without_constraint(body if tools is None else as_vllm_reads(body))
+        forwarded = json.dumps(rest).encode() if rest != body else None
         if wanted is None:
             return None, forwarded
         refuse_text_stop_ids(body, wanted.field, self.compile_service.is_text)
@@ -83,10 +97,11 @@ class ConstraintMiddleware:
             compiled = await while_connected(receive, self.compile_service.compile(wanted.constraint, caller))
             fewest = await compiled.fewest_tokens() if wanted.options.fit_budget else None
         except ConstraintError as error:
-            raise from_constraint_error(error, wanted.field) from error
+            raise wanted.refused(error) from error
         except Overloaded as error:
             raise overloaded(error) from error
-        return Pending(compiled, wanted.field, wanted.options, fewest), forwarded
+        pending = Pending(compiled, wanted.field, wanted.options, fewest, may_be_cut=wanted.may_be_cut)
+        return pending, forwarded
 
 
 async def resolve_reference(body: dict[str, Any], compile_service: CompileService) -> Constraint | None:

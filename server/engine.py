@@ -43,12 +43,14 @@ class Pending:
     Attributes:
         field: the request field of the constraint.
         fewest_tokens: of the shortest answer; None where it is not known or does not matter.
+        may_be_cut: a stop string of the request may end the answer anywhere.
     """
 
     compiled: Compiled
     field: str = "the constraint"
     options: RequestOptions = DEFAULTS
     fewest_tokens: int | None = None
+    may_be_cut: bool = False
     generations: int = 0
 
 
@@ -79,7 +81,13 @@ class GuidedEngine(AsyncLLM):
         continuation = Continuation(begin, prompt, params, request_id) if may_break_off else None
         filters = filters_of(params)
         return verified(
-            outputs, pending.compiled, request_id, deltas=deltas, continuation=continuation, filters=filters
+            outputs,
+            pending.compiled,
+            request_id,
+            deltas=deltas,
+            continuation=continuation,
+            filters=filters,
+            may_be_cut=pending.may_be_cut,
         )
 
 
@@ -123,6 +131,7 @@ async def verified(
     deltas: bool,
     continuation: Continuation | None = None,
     filters: Sequence[str] = (),
+    may_be_cut: bool = False,
 ) -> AsyncGenerator[RequestOutput, None]:
     """Passes outputs on; one that claims to be complete and is not ends in an error instead of a wrong answer.
 
@@ -133,6 +142,7 @@ async def verified(
         deltas: each output holds the tokens since the last one, not all of them.
         continuation: how an answer goes on that was broken off where its index ends; None: it does not.
         filters: fields of the request that forbid tokens too.
+        may_be_cut: an answer that ends with a stop string is as the client wants it.
 
     Raises:
         VLLMValidationError: HTTP 400: the filters left nothing that the constraint allows.
@@ -147,9 +157,9 @@ async def verified(
                 for sample in output.outputs:
                     seen = tokens[sample.index]
                     seen[0 if not deltas else len(seen) :] = sample.token_ids
-                    if sample.finish_reason != "stop" or await _satisfied(
-                        compiled, seen[:-1]
-                    ):  # the last one is the stop token
+                    if sample.finish_reason != "stop" or (may_be_cut and isinstance(sample.stop_reason, str)):
+                        continue
+                    if await _satisfied(compiled, seen[:-1]):  # the last one is the stop token
                         continue
                     del seen[-1]
                     if continuation is None or not await _explored(compiled, seen, len(continuation.tokens)):

@@ -6,6 +6,7 @@ The body is read raw, since vLLM's request models drop unknown fields without a 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,11 +38,29 @@ CONTRADICTIONS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A constraint, and the request field that it came in, as errors name it ("response_format.json_schema.schema")."""
+    """A constraint, and the request field that it came in, as errors name it ("response_format.json_schema.schema").
+
+    Attributes:
+        places: of parts of the constraint that came in other fields: JSON pointer into it -> field.
+        may_be_cut: stop strings end the answer wherever they occur in it; otherwise it is made without them.
+    """
 
     field: str
     constraint: Constraint
     options: RequestOptions = DEFAULTS
+    places: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    may_be_cut: bool = False
+
+    def refused(self, error: ConstraintError) -> RequestRefused:
+        """The library's refusal of the constraint, with the field and the place that it is about."""
+        for pointer, place in self.places.items():
+            if error.pointer is not None and f"{error.pointer}/".startswith(f"{pointer}/"):
+                error.pointer = error.pointer.removeprefix(pointer)
+                return from_constraint_error(error, place)
+        return from_constraint_error(error, self.field)
+
+
+JoinTools = Callable[[Wanted | None], Wanted | None]
 
 
 def read_reference(body: Body) -> str | None:
@@ -52,11 +71,14 @@ def read_reference(body: Body) -> str | None:
     return digest
 
 
-def read_constraint(body: Body, referred: Constraint | None = None) -> Wanted | None:
+def read_constraint(
+    body: Body, referred: Constraint | None = None, join_tools: JoinTools | None = None
+) -> Wanted | None:
     """The constraint of a chat or text completion request.
 
     Args:
         referred: what `guided_ref` stands for.
+        join_tools: makes one constraint of the request's tools and its other constraint; None: there are no tools to call.
 
     Raises:
         RequestRefused: more than one constraint, an unknown or malformed field, or something that is not enforced.
@@ -65,20 +87,24 @@ def read_constraint(body: Body, referred: Constraint | None = None) -> Wanted | 
     wanted = [*_guided(body), *_structured_outputs(body), *_response_format(body)]
     if referred is not None:
         wanted.append(Wanted(REFERENCE, referred))
-    _refuse_enforced_tools(body)
-    if not wanted:
-        if body.get("guided_options"):
-            raise _invalid("guided_options", "needs a constraint beside it")
-        return None
     if len(wanted) > 1:
         fields = " and ".join(w.field for w in wanted)
         raise RequestRefused(
             f"only one constraint per request, got {fields}", "conflicting_constraints", wanted[1].field
         )
-    _refuse_contradictions(body, wanted[0].field)
+    found = wanted[0] if wanted else None
+    if join_tools is not None:
+        found = join_tools(found)
+    if found is None:
+        if body.get("guided_options"):
+            raise _invalid("guided_options", "needs a constraint beside it")
+        return None
+    _refuse_contradictions(body, found.field)
     options = read_options(body)
-    constraint = _with_stop_strings(_after_marker(wanted[0].constraint, options.after), body.get("stop"))
-    return replace(wanted[0], constraint=constraint, options=options)
+    constraint = _after_marker(found.constraint, options.after)
+    if not found.may_be_cut:
+        constraint = _with_stop_strings(constraint, body.get("stop"))
+    return replace(found, constraint=constraint, options=options)
 
 
 def _after_marker(constraint: Constraint, marker: str | None) -> Constraint:
@@ -117,7 +143,7 @@ def refuse_any_constraint(body: Body, path: str) -> None:
     for name, value in asked.items():
         if value is not None and not (isinstance(value, Mapping) and value.get("type") == "text"):
             raise _not_enforced(name, f"{name} is not enforced on {path}; use /v1/chat/completions or /v1/completions")
-    _refuse_enforced_tools(body)
+    refuse_enforced_tools(body)
 
 
 def refuse_text_stop_ids(body: Body, field: str, is_text: Callable[[int], bool]) -> None:
@@ -168,6 +194,8 @@ def _structured_outputs(body: Body) -> Iterator[Wanted]:
             found.append((field, _json, value))
         elif key == "json_object":
             found.append((field, _json, JSON_OBJECT))
+        elif key == "structural_tag":
+            found.append((field, _structural_tag, value))
         elif f"guided_{key}" in GUIDED_FIELDS:
             found.append((field, GUIDED_FIELDS[f"guided_{key}"], value))
         elif key == "whitespace_pattern":
@@ -180,12 +208,13 @@ def _structured_outputs(body: Body) -> Iterator[Wanted]:
             raise _not_enforced(field, f"{field} is not enforced by this server")
     if not found:
         raise _invalid(
-            "structured_outputs", "names no constraint: give one of json, regex, choice, grammar, json_object"
+            "structured_outputs",
+            "names no constraint: give one of json, regex, choice, grammar, json_object, structural_tag",
         )
     for field, build, value in found:
-        if options and build is not _json:
-            raise _invalid("structured_outputs", f"{', '.join(options)} applies to json only")
-        yield _build(field, build, value, *([options] if build is _json else []))
+        if options and build not in _WITH_OPTIONS:
+            raise _invalid("structured_outputs", f"{', '.join(options)} applies to json and structural_tag only")
+        yield _build(field, build, value, *([options] if build in _WITH_OPTIONS else []))
 
 
 def _response_format(body: Body) -> Iterator[Wanted]:
@@ -209,9 +238,11 @@ def _response_format(body: Body) -> Iterator[Wanted]:
         _refuse_unknown_keys("response_format.json_schema", inner, ("name", "description", "schema", "strict"))
         yield _build("response_format.json_schema.schema", _json, inner["schema"], {})
     elif kind == "structural_tag":
-        raise _not_enforced("response_format", "response_format of type structural_tag is not enforced by this server")
+        yield _build("response_format", _structural_tag, wanted, {})
     else:
-        raise _invalid("response_format.type", f"must be text, json_object or json_schema, not {kind!r}")
+        raise _invalid(
+            "response_format.type", f"must be text, json_object, json_schema or structural_tag, not {kind!r}"
+        )
 
 
 # --- building ---------------------------------------------------------------------------------------------------------
@@ -219,6 +250,13 @@ def _response_format(body: Body) -> Iterator[Wanted]:
 
 def _json(value: Any, options: Mapping[str, Any]) -> Constraint:
     return Constraint.json_schema(value, **options)
+
+
+def _structural_tag(value: Any, options: Mapping[str, Any]) -> Constraint:
+    return Constraint.structural_tag(value, **options)
+
+
+_WITH_OPTIONS = (_json, _structural_tag)
 
 
 def _choice(value: Any) -> Constraint:
@@ -316,27 +354,28 @@ def _refuse_unknown_keys(field: str, value: Mapping[str, Any], known: tuple[str,
             raise _invalid(f"{field}.{key}", f"is unknown; there are {', '.join(known)}")
 
 
-def _refuse_enforced_tools(body: Body) -> None:
-    """Tool calls that promise a schema are not enforced yet; calls that promise nothing pass."""
+def refuse_enforced_tools(body: Body) -> None:
+    """For routes without tools of ours: raises RequestRefused for calls that promise a schema; those that promise nothing pass."""
     choice = body.get("tool_choice")
     tools = body.get("tools")
     if choice == "none" or not isinstance(tools, list):
         return
     if choice not in (None, "auto"):
-        raise _not_enforced("tool_choice", "tool_choice other than none and auto is not enforced by this server")
+        raise _not_enforced(
+            "tool_choice",
+            "tool_choice other than none and auto is not enforced on this route; use /v1/chat/completions",
+        )
     for position, tool in enumerate(tools):
         function = tool.get("function") if isinstance(tool, Mapping) else None
         for place, holder in ((f"tools.{position}.function.strict", function), (f"tools.{position}.strict", tool)):
             if isinstance(holder, Mapping) and holder.get("strict"):
-                raise _not_enforced(place, "strict tools are not enforced by this server")
+                raise _not_enforced(place, "strict tools are not enforced on this route; use /v1/chat/completions")
 
 
 def _refuse_contradictions(body: Body, field: str) -> None:
     for name, why in CONTRADICTIONS.items():
         if body.get(name):
             raise _not_enforced(name, f"{name} beside {field} is not supported: {why}")
-    if isinstance(body.get("tools"), list) and body.get("tool_choice") != "none":
-        raise _not_enforced("tools", f"tools beside {field} are not supported: a tool call would break the constraint")
 
 
 def _invalid(field: str, problem: str) -> RequestRefused:

@@ -15,6 +15,10 @@ DIGESTS = [
     ),
     (Constraint.regex("a+"), "1bf9143c5e0af4fcd6772e3e611e272676a4a1b33e50765bb20e6809721bdfd0"),
     (Constraint.choice(["a", "b"]), "4f6c18b759318c74200c8c39a251234dcb4c2647459d3dcc7489e26fe99c54fd"),
+    (
+        Constraint.structural_tag({"type": "structural_tag", "format": {"type": "any_text"}}),
+        "78e96e796126558b1784d53552dab2b90a8231fff976d71b5ddf2d0d11f40df3",
+    ),
     (Constraint.grammar('start: "a"'), "d35d2f03438b49a7d52c9bb12132dc31f46d2f801e8b3b6a1240dc4612e22701"),
 ]
 

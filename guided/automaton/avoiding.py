@@ -1,17 +1,17 @@
 """A network and some strings go in, a network of the same texts without those that contain one of the strings comes out.
 
-The product of two automata: the network's own, which has to have finitely many states, and the one that finds the strings (Aho and
-Corasick, "Efficient string matching", 1975). States from which no answer is left are taken out, so nothing ends in a dead end.
+The product of two automata: the network's own, which has to have finitely many states, and the one that finds the strings. States
+from which no answer is left are taken out, so nothing ends in a dead end.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
 
 from guided.automaton import kernels
+from guided.automaton.finder import Finder
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import Network
 from guided.errors import LimitExceeded, Unsatisfiable
@@ -59,27 +59,8 @@ def _expand_all(dfa: LazyDfa, budget: Budget) -> None:
 
 def _finder(strings: Sequence[bytes]) -> np.ndarray:
     """int32[nodes, 256]: the longest suffix of what was read that begins one of the strings; _FOUND once one is complete."""
-    children: list[dict[int, int]] = [{}]
-    complete = [False]
-    for string in strings:
-        node = 0
-        for byte in string:
-            if byte not in children[node]:
-                children[node][byte] = len(children)
-                children.append({})
-                complete.append(False)
-            node = children[node][byte]
-        complete[node] = True
-    table = np.zeros((len(children), 256), np.int32)
-    waiting = deque([(0, 0)])  # node, its longest proper suffix that is a node
-    while waiting:
-        node, suffix = waiting.popleft()
-        complete[node] |= complete[suffix]
-        table[node] = table[suffix] if node else 0
-        for byte, child in children[node].items():
-            waiting.append((child, int(table[suffix, byte]) if node else 0))
-            table[node, byte] = child
-    return np.where(np.array(complete)[table], _FOUND, table).astype(np.int32)
+    finder = Finder(strings)
+    return np.where(finder.complete[finder.table], _FOUND, finder.table).astype(np.int32)
 
 
 def _product(delta: np.ndarray, finder: np.ndarray, budget: Budget) -> tuple[list[tuple[int, int]], list[np.ndarray]]:

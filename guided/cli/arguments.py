@@ -113,6 +113,9 @@ def _add_constraint(command: argparse.ArgumentParser) -> None:
     group.add_argument("--choice", action="append", metavar="TEXT", help="one of the choices; give it for each")
     group.add_argument("--choices", metavar="FILE", help='choices, one a line or a JSON list; "-" reads stdin')
     group.add_argument("--grammar", metavar="FILE", help='a Lark or GBNF grammar; "-" reads stdin')
+    group.add_argument(
+        "--structural-tag", metavar="FILE", help='free text with constraints between markers; "-" reads stdin'
+    )
     options = command.add_argument_group("options of the constraint")
     options.add_argument("--syntax", choices=GRAMMAR_SYNTAX, help="of the grammar (default: what it looks like)")
     _add_schema_options(options)
@@ -193,13 +196,15 @@ def constraint_of(args: argparse.Namespace) -> Constraint:
     """
     is_schema = args.schema is not None or args.json_schema is not None
     given = _schema_options(args)
-    if given and not is_schema:
-        raise UsageError(f"--{next(iter(given)).replace('_', '-')} goes with a JSON Schema only")
+    if given and not is_schema and args.structural_tag is None:
+        raise UsageError(f"--{next(iter(given)).replace('_', '-')} goes with a JSON Schema or a structural tag only")
     if args.syntax and args.grammar is None:
         raise UsageError("--syntax goes with --grammar only")
     if is_schema:
         text = args.json_schema if args.json_schema is not None else read_text(args.schema)
         return schema_constraint(args, text)
+    if args.structural_tag is not None:
+        return Constraint.structural_tag(read_text(args.structural_tag), **given)
     if args.regex is not None:
         return Constraint.regex(args.regex)
     if args.grammar is not None:

@@ -47,7 +47,7 @@ def _text(args: argparse.Namespace) -> bytes:
     """The bytes of the text, also where the terminal gave none that are UTF-8."""
     if args.text != "-":
         return os.fsencode(args.text)
-    if "-" in (args.schema, args.choices, args.grammar):
+    if "-" in (args.schema, args.choices, args.grammar, args.structural_tag):
         raise UsageError("stdin can be the constraint or the text, not both")
     data = sys.stdin.buffer.read()
     return data if args.keep_newline else data.removesuffix(b"\n").removesuffix(b"\r")

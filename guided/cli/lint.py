@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 from dataclasses import asdict
 
-from guided.cli.arguments import limits_of, read_text, schema_constraint
+from guided.cli.arguments import UsageError, limits_of, read_text, schema_constraint
 from guided.cli.report import write_json
 from guided.cli.stages import embedded_model, load_kernels, load_vocabulary
 from guided.estimate import TokenEstimate, estimate_tokens
@@ -16,7 +18,9 @@ from guided.limits import Budget
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 where there are warnings and --strict was given."""
-    constraint = schema_constraint(args, read_text(args.schema))
+    text = read_text(args.schema)
+    _refuse_structural_tag(text, args.schema)
+    constraint = schema_constraint(args, text)
     limits = limits_of(args)
     found = warnings_of(prepare(constraint.value, constraint.options, Budget(limits)), constraint.options)
     tokens = None
@@ -35,6 +39,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         _show(found, tokens)
     return int(args.strict and bool(found))
+
+
+def _refuse_structural_tag(text: str, name: str) -> None:
+    with contextlib.suppress(ValueError, RecursionError):  # what is no JSON is refused as a schema
+        value = json.loads(text)
+        if isinstance(value, dict) and (value.get("type") == "structural_tag" or "structures" in value):
+            raise UsageError(f"{name} is a structural tag; lint knows JSON Schemas: give it those inside, one by one")
 
 
 def _show(found: list[LintWarning], tokens: TokenEstimate | None) -> None:

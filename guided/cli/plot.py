@@ -13,7 +13,7 @@ from guided.plot import plot, title_of
 
 def run(args: argparse.Namespace) -> int:
     if (
-        (args.schema is not None or args.json_schema is not None)
+        any(given is not None for given in (args.schema, args.json_schema, args.structural_tag))
         and not args.whitespace
         and not args.whitespace_pattern
     ):
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         args.title or title_of(stages.constraint),
         max_states=args.max_states,
         direction=args.direction,
-        json_escapes=args.escapes or stages.constraint.kind != "json",
+        json_escapes=args.escapes or stages.constraint.kind not in ("json", "structural_tag"),
     )
     if args.output is not None:
         try:

@@ -8,15 +8,18 @@ The stages are lazy: only `keywords.reachable` walks the whole schema, once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from guided.automaton.char_dfa import CharDfa
 from guided.automaton.network import Network
-from guided.errors import LimitExceeded
+from guided.errors import LimitExceeded, Unsatisfiable
+from guided.json_schema.strings import StringShape
 from guided.limits import Budget
 
 
-def build_network(schema: Any, options: dict, budget: Budget) -> Network:
+def build_network(schema: Any, options: Mapping[str, str], budget: Budget) -> Network:
     """The network of the JSON texts whose values satisfy the schema.
 
     Args:
@@ -29,20 +32,46 @@ def build_network(schema: Any, options: dict, budget: Budget) -> Network:
         Unsatisfiable: no value satisfies the schema.
         LimitExceeded: it is too complex.
     """
+    network = Network()
+    network.root = add_document(network, schema, options, budget)
+    return network
+
+
+def add_document(network: Network, schema: Any, options: Mapping[str, str], budget: Budget) -> int:
+    """Adds to a network what `build_network` builds; returns the rule. Same errors."""
+    from guided.json_schema.emit import Emitter
+    from guided.json_schema.prepare import prepare
+
     try:
-        return _build_network(
-            schema, options, Budget(budget.limits)
-        )  # its clock starts again for every rule that is built late
+        # Its clock starts again for every rule that is built late.
+        prepared = prepare(schema, options, Budget(budget.limits))
+        return Emitter(network, prepared.normal_form, dict(options)).document(prepared.root)
     except RecursionError as error:
         raise LimitExceeded("the schema is nested too deeply", limit="nesting") from error
 
 
-def _build_network(schema: Any, options: dict, budget: Budget) -> Network:
-    from guided.json_schema.emit import Emitter
+def strings_of(schema: Any, options: Mapping[str, str], budget: Budget) -> CharDfa:
+    """The strings that satisfy a schema, without quotes and escapes. Same errors as `build_network`.
+
+    Raises:
+        Unsatisfiable: also where all that satisfies it is no string.
+    """
     from guided.json_schema.prepare import prepare
 
-    prepared = prepare(schema, options, budget)
-    return Emitter(prepared.normal_form, options).root(prepared.root)
+    try:
+        prepared = prepare(schema, options, budget)
+        shapes = prepared.normal_form.alternatives(prepared.root, "string")
+        languages = prepared.normal_form.languages
+        found = CharDfa.empty()
+        for shape in shapes:
+            if prepared.normal_form.has_value(shape):
+                assert isinstance(shape, StringShape)
+                found = found.union(languages.shape(shape), budget)
+    except RecursionError as error:
+        raise LimitExceeded("the schema is nested too deeply", limit="nesting") from error
+    if found.is_empty():
+        raise Unsatisfiable("no string satisfies the schema")
+    return found
 
 
 def warm() -> None:

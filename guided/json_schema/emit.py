@@ -35,10 +35,10 @@ _LITERALS = {None: b"null", True: b"true", False: b"false"}
 
 
 class Emitter:
-    """Builds the rules of one network."""
+    """Builds the rules of one schema."""
 
-    def __init__(self, normal_form: NormalForm, options: dict) -> None:
-        self.network = Network()
+    def __init__(self, network: Network, normal_form: NormalForm, options: dict) -> None:
+        self.network = network
         self.normal_form = normal_form
         self.budget = normal_form.budget
         self.whitespace = Whitespace(self.network, options, self.budget)
@@ -54,10 +54,9 @@ class Emitter:
         self._names: dict[str, int] = {}
         self._members: dict[tuple[int, int, Style], int] = {}
 
-    def root(self, goal: Goal) -> Network:
-        """The network whose root reads a value of a satisfiable goal."""
-        self.network.root = self.value_rule(goal, self.whitespace.root)
-        return self.network
+    def document(self, goal: Goal) -> int:
+        """A rule that reads a whole document, whose value satisfies a satisfiable goal."""
+        return self.value_rule(goal, self.whitespace.root)
 
     def late(self, build: Callable[[], int]) -> int:
         """A rule that is built when it is first reached, within a time limit of its own."""

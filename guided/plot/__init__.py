@@ -39,7 +39,7 @@ def title_of(constraint: Constraint) -> str:
             return constraint.value
         case "choice":
             return "one of: " + ", ".join(constraint.value)
-        case "json":
+        case "json" | "structural_tag":
             return json.dumps(constraint.value, ensure_ascii=False)
     lines = [line.strip() for line in constraint.value.splitlines()]
     return next((line for line in lines if line and not line.startswith(("#", "//"))), "grammar")

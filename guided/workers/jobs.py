@@ -210,7 +210,12 @@ class Jobs:
         """The automaton as a picture, of at most "max_states" states; a schema's with one layout of its documents."""
         constraint = Constraint.from_canonical(job["constraint"]).in_one_layout()
         dfa = LazyDfa(build_network(constraint, budget), budget)
-        svg, _ = plot(dfa, title_of(constraint), max_states=job["max_states"], json_escapes=constraint.kind != "json")
+        svg, _ = plot(
+            dfa,
+            title_of(constraint),
+            max_states=job["max_states"],
+            json_escapes=constraint.kind not in ("json", "structural_tag"),
+        )
         yield {"svg": svg}
 
     def _flush(self, job: Message, budget: Budget) -> Iterator[Message]:

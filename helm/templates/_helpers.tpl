@@ -119,8 +119,8 @@ seccompProfile:
 {{- fail "warmUp: give constraints or existingConfigMap, not both" -}}
 {{- end -}}
 {{- range $name, $text := $v.warmUp.constraints -}}
-{{- if not (regexMatch "^[A-Za-z0-9_.-]+\\.(schema\\.json|regex|lark|gbnf|choices)$" $name) -}}
-{{- fail (printf "warmUp.constraints: %s is no constraint by its name: there are *.schema.json, *.regex, *.lark, *.gbnf, *.choices" $name) -}}
+{{- if not (regexMatch "^[A-Za-z0-9_.-]+\\.(schema\\.json|tag\\.json|regex|lark|gbnf|choices)$" $name) -}}
+{{- fail (printf "warmUp.constraints: %s is no constraint by its name: there are *.schema.json, *.tag.json, *.regex, *.lark, *.gbnf, *.choices" $name) -}}
 {{- end -}}
 {{- if not (kindIs "string" $text) -}}
 {{- fail (printf "warmUp.constraints: %s has to be text" $name) -}}

@@ -365,3 +365,25 @@ def test_a_limit_that_limits_nothing_is_refused(seconds, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["explain", "--regex", "a", f"--limit-seconds={seconds}"])
     assert stopped.value.code == 2 and "seconds" in capsys.readouterr().err
+
+
+# --- structural tags --------------------------------------------------------------------------------------------------
+
+TAG = '{"structures": [{"begin": "<f>", "schema": {"type": "integer"}, "end": "</f>"}], "triggers": ["<f"]}'
+
+
+def test_a_structural_tag_is_checked_and_explained(guided, tmp_path, model_folder):
+    file = tmp_path / "calls.tag.json"
+    file.write_text(TAG)
+    assert guided("check", "--structural-tag", str(file), "see <f>12</f>.")[0] == 0
+    code, out, _ = guided("check", "--structural-tag", str(file), "see <f>x")
+    assert (code, "stops at character 7" in out) == (1, True)
+    code, out, _ = guided("explain", "--structural-tag", "-", "--tokenizer", str(model_folder), stdin=TAG)
+    assert code == 0
+    assert "structural_tag" in out
+
+
+def test_lint_says_that_a_structural_tag_is_no_schema(guided):
+    code, _, err = guided("lint", "-", stdin=TAG)
+    assert code == 2
+    assert "structural tag" in err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from guided.constraint import Constraint
@@ -11,8 +13,8 @@ from server.guided_fields import read_constraint, refuse_any_constraint, without
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 JSON = Constraint.json_schema(SCHEMA)
 ANY_OBJECT = Constraint.json_schema({"type": "object"})
+TAG = {"type": "structural_tag", "format": {"type": "any_text"}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
-STRICT_TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}}
 
 SPELLINGS = [
     ({"guided_json": SCHEMA}, "guided_json", JSON),
@@ -54,6 +56,12 @@ SPELLINGS = [
         Constraint.regex("a+"),
     ),
     ({"guided_regex": "a+", "tools": [TOOL], "tool_choice": "none"}, "guided_regex", Constraint.regex("a+")),
+    (
+        {"structured_outputs": {"structural_tag": json.dumps(TAG), "disable_any_whitespace": True}},
+        "structured_outputs.structural_tag",
+        Constraint.structural_tag(TAG, whitespace="compact"),
+    ),
+    ({"response_format": TAG}, "response_format", Constraint.structural_tag(TAG)),
 ]
 
 
@@ -165,12 +173,13 @@ REFUSED = [
     # not enforced
     ({"guided_json": SCHEMA, "guided_decoding_backend": "outlines"}, "guided_decoding_backend", "not_enforced"),
     ({"guided_decoding_backend": "xgrammar"}, "guided_decoding_backend", "not_enforced"),
-    ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag", "not_enforced"),
-    ({"response_format": {"type": "structural_tag"}}, "response_format", "not_enforced"),
-    ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice", "not_enforced"),
-    ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", "not_enforced"),
-    ({"tools": [TOOL, STRICT_TOOL]}, "tools.1.function.strict", "not_enforced"),
-    ({"tools": [TOOL], "guided_regex": "a"}, "tools", "not_enforced"),
+    ({"structured_outputs": {"structural_tag": "[]"}}, "structured_outputs.structural_tag#", "invalid_constraint"),
+    (
+        {"structured_outputs": {"structural_tag": {}, "regex": "a"}},
+        "structured_outputs.regex",
+        "conflicting_constraints",
+    ),
+    ({"response_format": {"type": "structural_tags"}}, "response_format.type", "invalid_constraint"),
     ({"use_beam_search": True, "guided_regex": "a"}, "use_beam_search", "not_enforced"),
     ({"stop": ["x", 5], "guided_regex": "a"}, "stop", "invalid_constraint"),
     ({"guided_regex": "a", "guided_options": {"after": 5}}, "guided_options.after", "invalid_constraint"),

@@ -1,0 +1,105 @@
+"""In: what a request wants of its tools, and its other constraint, if any; out: the one constraint of both. Compiles nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from guided.constraint import Constraint
+from guided.errors import ConstraintError
+from server.errors import RequestRefused, from_constraint_error
+from server.guided_fields import Wanted
+from server.tools.conventions import Convention, Format
+from server.tools.request import ToolRequest
+
+FIELD = "tools"
+_JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order")
+
+
+def joined(tools: ToolRequest, convention: Convention, other: Wanted | None) -> Wanted | None:
+    """Calls as the convention writes them; with another constraint the answer is either calls or what that asks for.
+
+    Args:
+        other: the constraint of the request beside its tools.
+
+    Returns:
+        None where the model may answer as it likes, since its calls cannot be told from text.
+
+    Raises:
+        RequestRefused: a call is required, and something else too, or the format of the calls is not known.
+    """
+    if tools.choice == "required" and other is not None:
+        message = f"only one constraint per request, got {other.field} and tool_choice, which requires a call"
+        raise RequestRefused(message, "conflicting_constraints", other.field)
+    if tools.choice == "auto" and not convention.knows_auto:
+        if other is None:
+            return None
+        message = f"tools beside {other.field} are not supported where it is not known how the model writes calls"
+        raise RequestRefused(message, "not_enforced", FIELD)
+    if other is None:
+        constraint = _tag(convention.format(tools), {})
+    else:
+        constraint = _either(replace(tools, choice="required"), convention, other)
+    return Wanted(
+        FIELD,
+        constraint,
+        places=_places_of(constraint, tools),
+        may_be_cut=tools.choice == "auto" and other is None,  # it is text, apart from the calls
+    )
+
+
+def _either(tools: ToolRequest, convention: Convention, other: Wanted) -> Constraint:
+    options = {name: value for name, value in other.constraint.options.items() if name in _JSON_OPTIONS}
+    elements = [convention.format(tools), _as_format(other)]
+    return _tag({"type": "or", "elements": elements}, options)
+
+
+def _places_of(constraint: Constraint, tools: ToolRequest) -> dict[str, str]:
+    """Where the schemas of a constraint came from: JSON pointer into its structural tag -> field of the request."""
+    if constraint.kind != "structural_tag":
+        return {"": tools.tools[0].field}
+    found = {}
+    for pointer, schema in _schemas(constraint.value, ""):
+        tool = next((tool for tool in tools.tools if tool.parameters == schema), None)
+        if tool is not None:
+            found[pointer] = tool.field
+    return found
+
+
+def _tag(format: Format, options: Mapping[str, Any]) -> Constraint:
+    try:
+        if format["type"] == "json_schema" and "style" not in format:
+            return Constraint.json_schema(format["json_schema"], **options)
+        return Constraint.structural_tag({"type": "structural_tag", "format": format}, **options)
+    except ConstraintError as error:
+        raise from_constraint_error(error, FIELD) from error
+
+
+def _as_format(other: Wanted) -> Format:
+    value, options = other.constraint.value, other.constraint.options
+    if "after" not in options and "avoid" not in options:
+        match other.constraint.kind:
+            case "json":
+                return {"type": "json_schema", "json_schema": value}
+            case "regex":
+                return {"type": "regex", "pattern": value}
+            case "choice":
+                return {"type": "or", "elements": [{"type": "const_string", "value": one} for one in value]}
+            case "grammar" if not options:
+                return {"type": "grammar", "grammar": value}
+            case "structural_tag" if "format" in value:
+                return value["format"]
+    raise RequestRefused(f"tools beside {other.field} are not supported", "not_enforced", FIELD)
+
+
+def _schemas(value: Any, pointer: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _schemas(one, f"{pointer}/{number}")
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            if key == "json_schema":
+                yield f"{pointer}/{key}", one
+            else:
+                yield from _schemas(one, f"{pointer}/{key}")

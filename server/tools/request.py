@@ -1,0 +1,145 @@
+"""In: the JSON body of a chat request; out: its tools and what it wants called, or a refusal that names the field. Knows no vLLM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from server.errors import RequestRefused
+
+Choice = Literal["auto", "required"]
+_NAME = re.compile(r"[^\s\"'\\<>{}\x00-\x1f]{1,128}")
+_NO_PARAMETERS = {"type": "object", "properties": {}}
+LEGACY = {
+    "functions": "tools",
+    "function_call": "tool_choice",
+}  # OpenAI's fields of 2023, and what has taken their place
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that may be called.
+
+    Attributes:
+        parameters: the schema of its arguments, always of an object.
+        field: where the schema is in the request ("tools.0.function.parameters").
+    """
+
+    name: str
+    parameters: Mapping[str, Any]
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRequest:
+    """What a request wants of its tools.
+
+    Attributes:
+        tools: those that may be called, at least one.
+        choice: "auto": the model decides; "required": at least one call.
+        named: the one tool is named by the request; `choice` is "required" then.
+        parallel: there may be more than one call.
+    """
+
+    tools: tuple[Tool, ...]
+    choice: Choice
+    named: bool
+    parallel: bool
+
+
+def read_tools(body: Mapping[str, Any]) -> ToolRequest | None:
+    """The tools of a chat request; None where there are none, or none may be called.
+
+    What vLLM's models refuse by themselves (no tools, a name that none of them has) is left to them.
+
+    Raises:
+        RequestRefused: a legacy field, or a tool whose name or parameters make no sense.
+    """
+    for name, instead in LEGACY.items():
+        if body.get(name) is not None:
+            raise RequestRefused(f"{name} is not supported; send {instead}", "not_enforced", name)
+    tools, choice = body.get("tools"), body.get("tool_choice", "auto")
+    if not isinstance(tools, list) or not tools or choice in ("none", None):
+        return None
+    found = [_tool(tool, position) for position, tool in enumerate(tools)]
+    _refuse_twins(found)
+    parallel = body.get("parallel_tool_calls") is not False
+    if choice in ("auto", "required"):
+        return ToolRequest(tuple(found), choice, named=False, parallel=parallel)
+    if isinstance(choice, Mapping):
+        return _from_object(choice, found, parallel)
+    return None
+
+
+def as_vllm_reads(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body as vLLM reads it: it has no lists of allowed tools, which are the constraint's business."""
+    choice = body.get("tool_choice")
+    if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
+        return {**body, "tool_choice": choice["allowed_tools"]["mode"]}
+    return dict(body)
+
+
+def _tool(tool: Any, position: int) -> Tool:
+    field = f"tools.{position}"
+    kind = tool.get("type", "function") if isinstance(tool, Mapping) else None
+    if kind != "function":
+        raise RequestRefused(f"{field}.type must be function, not {kind!r}", "not_enforced", f"{field}.type")
+    function = tool.get("function")
+    if not isinstance(function, Mapping):
+        raise RequestRefused(f"{field}.function must be an object", "invalid_constraint", f"{field}.function")
+    name = function.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        message = f"{field}.function.name must be a word without quotes, brackets and backslashes, not {name!r}"
+        raise RequestRefused(message, "invalid_constraint", f"{field}.function.name")
+    place = f"{field}.function.parameters"
+    return Tool(name, _parameters(function.get("parameters"), place), place)
+
+
+def _parameters(schema: Any, field: str) -> Mapping[str, Any]:
+    """The schema of an object, whatever the schema says: arguments are one."""
+    if schema is None or schema == {}:
+        return _NO_PARAMETERS
+    if not isinstance(schema, Mapping):
+        raise RequestRefused(f"{field} must be an object, not {type(schema).__name__}", "invalid_constraint", field)
+    return schema if "type" in schema else {"type": "object", **schema}
+
+
+def _refuse_twins(tools: Sequence[Tool]) -> None:
+    seen: dict[str, Tool] = {}
+    for tool in tools:
+        twin = seen.setdefault(tool.name, tool)
+        if twin is not tool and twin.parameters != tool.parameters:
+            field = tool.field.removesuffix("parameters") + "name"
+            raise RequestRefused(f"{field}: there are two tools named {tool.name!r}", "invalid_constraint", field)
+
+
+def _from_object(choice: Mapping[str, Any], tools: Sequence[Tool], parallel: bool) -> ToolRequest | None:
+    if choice.get("type") == "allowed_tools":
+        return _allowed(choice.get("allowed_tools"), tools, parallel)
+    function = choice.get("function")
+    name = function.get("name") if isinstance(function, Mapping) else None
+    named = tuple(tool for tool in tools if tool.name == name)[:1]
+    return ToolRequest(named, "required", named=True, parallel=False) if named else None
+
+
+def _allowed(allowed: Any, tools: Sequence[Tool], parallel: bool) -> ToolRequest:
+    field = "tool_choice.allowed_tools"
+    if not isinstance(allowed, Mapping) or not isinstance(allowed.get("tools"), list) or not allowed["tools"]:
+        raise RequestRefused(f"{field} must be an object with mode and tools", "invalid_constraint", field)
+    mode = allowed.get("mode")
+    if mode not in ("auto", "required"):
+        raise RequestRefused(
+            f"{field}.mode must be auto or required, not {mode!r}", "invalid_constraint", f"{field}.mode"
+        )
+    chosen = []
+    for position, reference in enumerate(allowed["tools"]):
+        function = reference.get("function") if isinstance(reference, Mapping) else None
+        name = function.get("name") if isinstance(function, Mapping) else None
+        tool = next((tool for tool in tools if tool.name == name), None)
+        if tool is None:
+            place = f"{field}.tools.{position}"
+            raise RequestRefused(f"{place} names none of the tools", "invalid_constraint", place)
+        chosen.append(tool)
+    return ToolRequest(tuple(chosen), mode, named=False, parallel=parallel)

@@ -1,0 +1,100 @@
+"""In: vLLM's chat serving; out: the same, honest about answers that were cut off in the middle of a tool call. Knows no constraint.
+
+Of such an answer vLLM makes text with the raw markup of the call, or says that calls were made. Here it is the call as far as it
+came, as it is in a stream, and the finish reason is the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from starlette.datastructures import State
+from vllm.entrypoints.generate.base.protocol import DeltaMessage, FunctionCall
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse
+from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+from vllm.outputs import RequestOutput
+from vllm.parser.abstract_parser import Parser
+
+_Parsed = tuple[str | None, str | None, list[FunctionCall] | None]
+
+
+def serve_honestly(state: State) -> None:
+    """Changes the chat serving object that vLLM has put into the application's state; None is left alone."""
+    serving = getattr(state, "openai_serving_chat", None)
+    if serving is None:
+        return
+    serving.__class__ = HonestChat  # vLLM builds it deep inside; this is the same object with one method more
+    if serving.parser_cls is not None:
+        serving.parser_cls = honest(serving.parser_cls)
+
+
+class HonestChat(OpenAIServingChat):
+    """Says "length" where the engine says so, whatever was called."""
+
+    async def chat_completion_full_generator(
+        self, request: Any, result_generator: AsyncIterator[RequestOutput], *args: Any, **options: Any
+    ) -> Any:
+        cut: set[int] = set()
+
+        async def watched() -> AsyncIterator[RequestOutput]:
+            async for result in result_generator:
+                cut.update(sample.index for sample in result.outputs if sample.finish_reason == "length")
+                yield result
+
+        response = await super().chat_completion_full_generator(request, watched(), *args, **options)
+        if isinstance(response, ChatCompletionResponse):
+            for choice in response.choices:
+                if choice.index in cut:
+                    choice.finish_reason = "length"
+        return response
+
+
+def honest(parser_class: type[Parser]) -> type[Parser]:
+    """The same parser, which finds calls that were cut off."""
+
+    class HonestParser(parser_class):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self._built_from = args, options
+            super().__init__(*args, **options)
+
+        def parse(
+            self,
+            model_output: str,
+            request: Any,
+            enable_auto_tools: bool = False,
+            model_output_token_ids: Sequence[int] = (),
+        ) -> _Parsed:
+            parsed = super().parse(model_output, request, enable_auto_tools, model_output_token_ids)
+            reasoning, content, calls = parsed
+            if calls or not _may_call(request, self.tool_parser):
+                return parsed
+            if content is None:  # vLLM gives up a list of calls that is not complete
+                content = model_output if reasoning is None else ""
+            args, options = self._built_from
+            text, found = _as_streamed(type(self)(*args, **options), content, request)
+            if not found and request.tool_choice == "auto":
+                return parsed
+            return reasoning, text, found
+
+    HonestParser.__name__ = HonestParser.__qualname__ = parser_class.__name__
+    return HonestParser
+
+
+def _may_call(request: Any, tool_parser: Any) -> bool:
+    return bool(tool_parser is not None and request.tools and request.tool_choice not in (None, "none"))
+
+
+def _as_streamed(parser: Any, text: str, request: Any) -> tuple[str | None, list[FunctionCall]]:
+    """Content and calls of a text that is streamed in one piece."""
+    parser._stream_state.prompt_reasoning_checked = parser._stream_state.reasoning_ended = True
+    token_ids = parser.model_tokenizer.encode(text, add_special_tokens=False)
+    delta: DeltaMessage | None = parser.parse_delta(text, token_ids, request, None, finished=True)
+    calls: dict[int, FunctionCall] = {}
+    for part in delta.tool_calls if delta is not None else ():
+        call = calls.setdefault(part.index, FunctionCall(id=part.id, name="", arguments=""))
+        if part.function is not None:
+            call.name += part.function.name or ""
+            call.arguments += part.function.arguments or ""
+    content = delta.content if delta is not None else None
+    return content or None, [call for call in calls.values() if call.name]

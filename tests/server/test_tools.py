@@ -1,0 +1,297 @@
+"""Tools of a request: what becomes of them for each tool parser, what is refused, and what vLLM is told. No model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from guided.automaton.lazy_dfa import LazyDfa
+from guided.compiler import build_network
+from guided.constraint import Constraint
+from guided.errors import ConstraintError, InvalidConstraint, UnsupportedKeyword
+from guided.limits import Budget
+from server.constraint_middleware import ConstraintMiddleware
+from server.errors import RequestRefused
+from server.guided_fields import Wanted, read_constraint
+from server.tools.constraint import joined
+from server.tools.conventions import JSON_CALLS, Convention, JsonCalls, NativeFormat, UnknownFormat, convention_of
+from server.tools.request import as_vllm_reads, read_tools
+from tests.server.fakes import FakeCompileService
+from tests.server.test_constraint_middleware import CHAT, Route, call
+
+WEATHER = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "unit": {"enum": ["C", "F"]}},
+    "required": ["city"],
+}
+TRIP = {"properties": {"leg": {"$ref": "#/$defs/leg"}}, "required": ["leg"], "$defs": {"leg": {"type": "integer"}}}
+
+
+def tool(name: str, parameters=WEATHER, **more) -> dict:
+    return {"type": "function", "function": {"name": name, "parameters": parameters, **more}}
+
+
+def named(name: str) -> dict:
+    return {"type": "function", "function": {"name": name}}
+
+
+TOOLS = [tool("weather"), tool("trip", TRIP), tool("now", None)]
+HERMES = NativeFormat("hermes", "hermes")
+
+
+def wanted_by(body: dict, convention: Convention = HERMES) -> Wanted | None:
+    tools = read_tools(body)
+    assert tools is not None
+    return read_constraint(body, None, lambda other: joined(tools, convention, other))
+
+
+def automaton(wanted: Wanted | None) -> LazyDfa:
+    assert wanted is not None
+    return LazyDfa(build_network(wanted.constraint, Budget()), Budget())
+
+
+def hermes(name: str, arguments: str, space: str = "\n") -> str:
+    return f'<tool_call>{space}{{"name": "{name}", "arguments": {arguments}}}{space}</tool_call>'
+
+
+ROME = hermes("weather", '{"city": "Rome"}')
+LEG = hermes("trip", '{"leg": 3}')
+
+
+@pytest.mark.parametrize(
+    ("choice", "text", "allowed"),
+    [
+        ("auto", "It rains.", True),
+        ("auto", f"Let me see. {ROME}\n{LEG}", True),
+        ("auto", hermes("weather", '{"city": "Rome"}', ""), True),
+        ("auto", hermes("weather", '{"town": "Rome"}'), False),
+        ("auto", hermes("weather", '{"city": "Rome", "unit": "K"}'), False),
+        ("auto", hermes("trip", '{"leg": "x"}'), False),
+        ("auto", hermes("now", "{}"), True),
+        ("auto", hermes("now", '{"a": 1}'), False),
+        ("auto", hermes("now", "[]"), False),
+        ("auto", hermes("other", "{}"), False),
+        ("required", "It rains.", False),
+        ("required", ROME, True),
+        ("required", ROME + LEG, True),
+        (named("trip"), LEG, True),
+        (named("trip"), ROME, False),
+        (named("trip"), LEG + LEG, False),
+    ],
+)
+def test_calls_in_the_format_of_the_parser(choice, text, allowed):
+    wanted = wanted_by({"tools": TOOLS, "tool_choice": choice})
+    assert automaton(wanted).matches(text.encode()) == allowed
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_parallel_calls_may_be_forbidden(choice):
+    dfa = automaton(wanted_by({"tools": TOOLS, "tool_choice": choice, "parallel_tool_calls": False}))
+    assert dfa.matches(ROME.encode())
+    assert not dfa.matches((ROME + LEG).encode())
+
+
+@pytest.mark.parametrize(
+    ("choice", "text", "allowed"),
+    [
+        ("required", '[{"name": "weather", "parameters": {"city": "Rome"}}]', True),
+        ("required", '[{"name": "trip", "parameters": {"leg": 1}}, {"name": "now", "parameters": {}}]', True),
+        ("required", "[]", False),
+        ("required", '[{"name": "trip", "parameters": {"leg": "1"}}]', False),
+        (named("trip"), '{"leg": 1}', True),
+        (named("trip"), '{"leg": null}', False),
+    ],
+)
+def test_calls_without_a_parser(choice, text, allowed):
+    dfa = automaton(wanted_by({"tools": TOOLS, "tool_choice": choice}, JSON_CALLS))
+    assert dfa.matches(text.encode()) == allowed
+
+
+def test_the_model_may_answer_as_it_likes_where_its_calls_are_not_known():
+    assert wanted_by({"tools": TOOLS}, JsonCalls("pythonic")) is None
+    assert wanted_by({"tools": TOOLS}, UnknownFormat("dots")) is None
+    with pytest.raises(RequestRefused, match="dots"):
+        wanted_by({"tools": TOOLS, "tool_choice": "required"}, UnknownFormat("dots"))
+
+
+def test_only_allowed_tools_may_be_called():
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named("trip"), named("now")]}}
+    body = {"tools": TOOLS, "tool_choice": choice}
+    dfa = automaton(wanted_by(body))
+    assert dfa.matches((LEG + hermes("now", "{}")).encode())
+    assert not dfa.matches(ROME.encode())
+    assert as_vllm_reads(body) == {"tools": TOOLS, "tool_choice": "required"}
+
+
+# --- beside another constraint ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"guided_regex": "a+"}, "aa"),
+        ({"guided_choice": ["yes", "no"]}, "no"),
+        ({"guided_grammar": 'start: "x" start | "x"'}, "xx"),
+        ({"response_format": {"type": "json_object"}}, '{"a": 1}'),
+        ({"structured_outputs": {"json": {"type": "integer"}}}, "12"),
+        ({"response_format": {"type": "structural_tag", "format": {"type": "const_string", "value": "k"}}}, "k"),
+    ],
+)
+def test_a_constraint_beside_tools_is_what_the_answer_without_a_call_obeys(fields, text):
+    dfa = automaton(wanted_by({"tools": TOOLS, **fields}))
+    assert dfa.matches(text.encode())
+    assert dfa.matches(ROME.encode())
+    assert not dfa.matches((text + ROME).encode())
+    assert not dfa.matches(b"It rains.")
+
+
+@pytest.mark.parametrize("choice", ["required", named("trip")])
+@pytest.mark.parametrize("convention", [HERMES, JSON_CALLS])
+def test_a_required_call_beside_a_constraint_is_a_conflict(choice, convention):
+    with pytest.raises(RequestRefused) as refused:
+        wanted_by({"tools": TOOLS, "tool_choice": choice, "guided_regex": "a"}, convention)
+    assert (refused.value.code, refused.value.param) == ("conflicting_constraints", "guided_regex")
+
+
+def test_a_constraint_that_a_call_would_break_is_refused():
+    with pytest.raises(RequestRefused) as refused:
+        wanted_by({"tools": TOOLS, "guided_regex": "a"}, JSON_CALLS)
+    assert (refused.value.code, refused.value.param) == ("not_enforced", "tools")
+
+
+def test_stop_strings_cut_text_and_are_kept_out_of_calls_that_are_required():
+    text = wanted_by({"tools": TOOLS, "stop": ["\n\n"]})
+    assert text is not None
+    assert text.may_be_cut
+    assert "avoid" not in text.constraint.options
+    call = wanted_by({"tools": TOOLS, "tool_choice": "required", "stop": ["\n\n"]})
+    assert call is not None
+    assert not call.may_be_cut
+    assert call.constraint.options["avoid"] == ["\n\n"]
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+REFUSED = [
+    ({"functions": [{"name": "f"}]}, "functions", "not_enforced"),
+    ({"function_call": "auto"}, "function_call", "not_enforced"),
+    ({"tools": [tool("a b")]}, "tools.0.function.name", "invalid_constraint"),
+    ({"tools": [tool("f"), tool("g", [])]}, "tools.1.function.parameters", "invalid_constraint"),
+    ({"tools": [{"type": "web_search"}]}, "tools.0.type", "not_enforced"),
+    ({"tools": [tool("f"), tool("f", TRIP)]}, "tools.1.function.name", "invalid_constraint"),
+    ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools"}}, "tool_choice.allowed_tools", "invalid_constraint"),
+]
+
+
+@pytest.mark.parametrize(("body", "param", "code"), REFUSED, ids=lambda v: str(v)[:50])
+def test_refusals_name_the_field(body, param, code):
+    with pytest.raises(RequestRefused) as refused:
+        read_tools(body)
+    assert (refused.value.param, refused.value.code) == (param, code)
+    assert param in refused.value.message
+
+
+@pytest.mark.parametrize("body", [{}, {"tools": []}, {"tools": TOOLS, "tool_choice": "none"}, {"tools": 3}])
+def test_no_tools_to_call(body):
+    assert read_tools(body) is None
+
+
+BAD = {"type": "object", "properties": {"a/b": {"type": "intger"}}}
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", named("bad")])
+@pytest.mark.parametrize("convention", [HERMES, NativeFormat("qwen3_coder", "qwen_3_coder"), JSON_CALLS])
+def test_a_tool_with_a_bad_schema_is_named(choice, convention):
+    wanted = wanted_by({"tools": [*TOOLS, tool("bad", BAD)], "tool_choice": choice}, convention)
+    if wanted is None:
+        return
+    with pytest.raises(ConstraintError) as refused:
+        automaton(wanted)
+    error = wanted.refused(refused.value)
+    assert error.param is not None
+    assert error.param.startswith("tools.3.function.parameters#/properties/a~1b")
+    assert "tools.3.function.parameters" in error.message
+
+
+def test_a_refusal_in_the_other_constraint_names_the_tools_field_with_its_place():
+    wanted = wanted_by({"tools": TOOLS, "guided_regex": "(a"})
+    with pytest.raises(InvalidConstraint) as refused:
+        automaton(wanted)
+    assert wanted is not None
+    assert (wanted.refused(refused.value).param or "").startswith("tools#/format/elements/1/pattern")
+
+
+# --- parsers ----------------------------------------------------------------------------------------------------------
+
+NATIVE = {
+    "hermes": "hermes",
+    "longcat": "longcat",
+    "llama3_json": "llama",
+    "kimi_k2": "kimi",
+    "deepseek_v3": "deepseek_r1",
+    "deepseek_v31": "deepseek_v3_1",
+    "qwen3_coder": "qwen_3_coder",
+    "glm45": "glm_4_7",
+}
+
+
+@pytest.mark.parametrize(("parser", "model"), NATIVE.items())
+def test_the_formats_of_common_parsers_are_known(parser, model):
+    assert convention_of(parser, True, "m") == NativeFormat(parser, model)
+
+
+def test_other_parsers():
+    assert convention_of(None, False, "m") == JSON_CALLS
+    assert convention_of("hermes", False, "m") == JSON_CALLS
+    assert convention_of("pythonic", True, "m") == JsonCalls("pythonic")
+
+
+@pytest.mark.parametrize("model", sorted({*NATIVE.values()}))
+@pytest.mark.parametrize("choice", ["auto", "required", named("trip")])
+def test_every_known_format_can_be_built(model, choice):
+    wanted = wanted_by({"tools": TOOLS, "tool_choice": choice}, NativeFormat(model, model))
+    assert automaton(wanted).matches(b"It rains.") == (choice == "auto")
+
+
+def test_arguments_with_unions_come_out_in_tags():
+    parameters = {"type": "object", "properties": {"id": {"type": ["integer", "string"]}}, "required": ["id"]}
+    body = {"tools": [tool("find", parameters)], "tool_choice": "required"}
+    dfa = automaton(wanted_by(body, NativeFormat("qwen3_coder", "qwen_3_coder")))
+    for value in ("7", "x7"):
+        text = f"<tool_call>\n<function=find>\n<parameter=id>\n{value}\n</parameter>\n</function>\n</tool_call>"
+        assert dfa.matches(text.encode()), text
+
+
+# --- through the middleware -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}, {"tool_choice": "required"}])
+def test_calls_reach_the_engine_and_vllm_sees_the_tools_as_they_are(choice):
+    route, service = Route(), FakeCompileService()
+    body = {"messages": [], "tools": TOOLS, **choice}
+    assert call(ConstraintMiddleware(route, service, HERMES), CHAT, body)[0] == 200
+    assert service.compiled[0].kind == "structural_tag"
+    assert json.loads(route.body) == body
+    assert route.pending.may_be_cut == (choice != {"tool_choice": "required"})
+
+
+def test_a_named_call_without_a_parser_is_its_schema():
+    route, service = Route(), FakeCompileService()
+    body = {"messages": [], "tools": TOOLS, "tool_choice": named("weather")}
+    assert call(ConstraintMiddleware(route, service), CHAT, body)[0] == 200
+    assert service.compiled == [Constraint.json_schema(WEATHER)]
+
+
+def test_the_compilers_refusal_names_the_tool():
+    error = UnsupportedKeyword("x is not enforced", keyword="x", pointer="/properties/city/x")
+    app = ConstraintMiddleware(Route(), FakeCompileService(error))
+    status, answer = call(app, CHAT, {"messages": [], "tools": TOOLS, "tool_choice": named("weather")})
+    assert status == 400
+    assert answer["error"]["param"] == "tools.0.function.parameters#/properties/city/x"
+
+
+def test_text_completions_have_no_tools():
+    app = ConstraintMiddleware(Route(), FakeCompileService())
+    status, answer = call(app, "/v1/completions", {"prompt": "x", "tools": TOOLS, "tool_choice": "required"})
+    assert (status, answer["error"]["param"]) == (400, "tool_choice")
