@@ -32,6 +32,8 @@ Format = dict[str, Any]  # of a structural tag
 
 # What templates keep out of free text lest the model thinks aloud again; with a reasoning parser that is what it has to do.
 _THINKING = frozenset({"<think>", "</think>"})
+# Their tags let required arguments out, or need the tokenizer or the whole of a chat format.
+_LOOSE = frozenset({"harmony", "hy_v4", "kimi_k3"})
 _PROBE = Tool("probe", {"type": "object", "properties": {"a": {"type": "string"}}}, "tools.0.function.parameters")
 
 
@@ -110,7 +112,9 @@ def convention_of(parser_name: str | None, enable_auto_tools: bool, model_name: 
 def _native(name: str, parser: type[ToolParser]) -> NativeFormat | None:
     """The parser's structural tag, if it has one that can be enforced."""
     model = parser.structural_tag_model
-    if model is None:
+    if (
+        model is None or model in _LOOSE or parser.supports_required_and_named
+    ):  # with VLLM_ENFORCE_STRICT_TOOL_CALLING=0
         return None
     found = NativeFormat(name, model)
     try:

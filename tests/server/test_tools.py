@@ -245,6 +245,8 @@ def test_other_parsers():
     assert convention_of(None, False, "m") == JSON_CALLS
     assert convention_of("hermes", False, "m") == JSON_CALLS
     assert convention_of("pythonic", True, "m") == JsonCalls("pythonic")
+    for loose in ("kimi_k3", "hy_v4", "openai", "mistral"):
+        assert convention_of(loose, True, "m") == UnknownFormat(loose)
 
 
 @pytest.mark.parametrize("model", sorted({*NATIVE.values()}))
