@@ -14,13 +14,14 @@ SERVER   := $(VENV)/.installed-$(HARDWARE)
 DEV      := $(VENV)/.installed-dev
 PROJECT  := $(VENV)/.installed-project
 
-.PHONY: help install serve test test-v2 test-deploy test-image chart lint format bench bench-engine clean
+.PHONY: help install serve test test-v2 test-clients test-deploy test-image chart lint format bench bench-engine clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make serve    set up, then serve on port $(PORT)  (MODEL=<hub name or folder>, PORT=, ARGS=<vLLM flags>)"
 	@echo "make test     set up, then run every test         (TESTS=<paths or pytest options>)"
 	@echo "make test-v2  constraints under vLLM's V2 model runner, on the CPU: minutes"
+	@echo "make test-clients  LangChain, Instructor, PydanticAI and OpenAI's Node client against a live server"
 	@echo "make test-deploy  image, chart, Terraform, alerts: checked by the real tools, which it fetches"
 	@echo "make test-image   builds and runs the images on a Debian root, with buildah: minutes"
 	@echo "make chart    write docs/settings.md, the chart's schema and its README anew, after a change of the settings or of its values"
@@ -67,6 +68,11 @@ test-v2: install
 	@$(BIN)/python scripts/prepare_model.py >/dev/null
 	@$(BIN)/python scripts/fetch_triton.py
 	GUIDED_TEST_V2_RUNNER=1 $(BIN)/python -m pytest tests/v2_runner
+
+test-clients: install
+	@$(BIN)/python scripts/prepare_model.py >/dev/null
+	@$(BIN)/python -m scripts.fetch_clients
+	GUIDED_TEST_CLIENTS=1 $(BIN)/python -m pytest tests/clients
 
 test-deploy: install
 	@$(BIN)/python scripts/fetch_deploy_tools.py
