@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from guided.errors import InvalidConstraint, LimitExceeded
+from guided.errors import InvalidConstraint, LimitExceeded, json_type
 
 MOST_CHARACTERS = 200  # of a marker: its automaton costs more than its square
 MOST_AVOIDED = 4_000  # characters of all strings to keep out
@@ -78,7 +78,7 @@ class Constraint:
             InvalidConstraint: the list is empty, or an element is not a string.
         """
         if isinstance(choices, str) or not isinstance(choices, Iterable):
-            raise InvalidConstraint(f"choices must be a list of strings, not {type(choices).__name__}")
+            raise InvalidConstraint(f"choices must be a list of strings, not {json_type(choices)}")
         values = list(choices)
         if not values:
             raise InvalidConstraint("the list of choices is empty")
@@ -209,7 +209,7 @@ def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
 
 def _text(name: str, value: Any, pointer: str | None = None) -> str:
     if not isinstance(value, str):
-        raise InvalidConstraint(f"{name} must be a string, not {type(value).__name__}", pointer=pointer)
+        raise InvalidConstraint(f"{name} must be a string, not {json_type(value)}", pointer=pointer)
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -240,7 +240,7 @@ def _schema_value(schema: Any) -> Any:
     if isinstance(schema, (str, bytes)):
         schema = _from_text(schema, "schema")
     if not isinstance(schema, (dict, bool)):
-        raise InvalidConstraint(f"a JSON Schema is an object or a boolean, not {type(schema).__name__}", pointer="")
+        raise InvalidConstraint(f"a JSON Schema is an object or a boolean, not {json_type(schema)}", pointer="")
     return schema
 
 

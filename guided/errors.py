@@ -87,6 +87,22 @@ class LimitExceeded(ConstraintError):
         super().__init__(message, **place)
 
 
+_JSON_TYPES: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (bool, "a boolean"),
+    (str, "a string"),
+    (int, "an integer"),
+    (float, "a number"),
+    (dict, "an object"),
+    ((list, tuple), "an array"),
+    (type(None), "null"),
+)
+
+
+def json_type(value: object) -> str:
+    """What JSON calls a value, with its article; of what JSON does not have, Python's name."""
+    return next((name for types, name in _JSON_TYPES if isinstance(value, types)), type(value).__name__)
+
+
 _CONTEXT = 60  # characters shown on each side of the caret
 
 

@@ -15,7 +15,6 @@ from vllm.entrypoints.serve.exception_handling.register import init_exception_ha
 from vllm.entrypoints.serve.middleware.register import init_entrypoints_middleware
 from vllm.entrypoints.serve.sagemaker.api_router import sagemaker_standards_bootstrap
 from vllm.plugins.endpoint_plugins.interface import attach_endpoint_plugins
-from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.metrics.prometheus import get_prometheus_registry
 
@@ -24,11 +23,15 @@ from server.body_limits import BodyLimits
 from server.compile_metrics import CompileMetrics
 from server.compile_service import CompileService
 from server.constraint_middleware import ConstraintMiddleware
-from server.errors import RequestRefused, refusal
+from server.engine import GuidedEngine
+from server.error_bodies import OpenAIErrors, install_handlers
+from server.errors import RequestRefused
 from server.gate import Gate
 from server.keys import KeyRing
 from server.load import Load, LoadReports
-from server.routes import guided, probes
+from server.responses import refuse_before_streaming
+from server.routes import guided, models, probes
+from server.routes.embeddings import add_refusals
 from server.routes.playground import add_playground
 from server.settings import Settings
 from server.tools.conventions import convention_of
@@ -40,7 +43,7 @@ _OURS = {"api_key": [""], "enable_request_id_headers": False}
 
 async def create_app(
     args: Namespace,
-    engine: AsyncLLM,
+    engine: GuidedEngine,
     compile_service: CompileService,
     *,
     settings: Settings | None = None,
@@ -82,17 +85,21 @@ async def create_app(
     )
     register_api_routers(args, app, tasks, engine.model_config)
     app.include_router(guided.router)
+    app.include_router(models.router)
+    add_refusals(app)
     add_playground(app)
     app.include_router(probes.router)
     attach_endpoint_plugins(app, tasks)
     init_exception_handler(app)
-    app.exception_handler(RequestRefused)(refusal)
+    install_handlers(app)
     app.exception_handler(EngineDeadError)(_engine_died)
     # Keys and request ids are ours: an empty key is none to vLLM, and keeps it from looking for one in the environment.
     init_entrypoints_middleware(Namespace(**{**vars(args), **_OURS}), app, tasks)
+    app.add_middleware(OpenAIErrors)  # the last one is the outermost
     app = sagemaker_standards_bootstrap(app)
     await init_app_state(engine, app.state, args, tasks)
     serve_honestly(app.state)
+    refuse_before_streaming(app.state, engine)
     app.state.compile_service = compile_service
     get_prometheus_registry().register(CompileMetrics(compile_service))
     return app

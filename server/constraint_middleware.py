@@ -21,19 +21,23 @@ from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused
 from server.guided_fields import (
     REFERENCE,
+    looks_guided,
     read_constraint,
     read_reference,
+    read_spelling,
     refuse_any_constraint,
     refuse_enforced_tools,
     refuse_text_stop_ids,
     without_constraint,
 )
+from server.handover import HandedOver, hand_over, named_backend
+from server.request_body import is_json, parse_body, refuse_lone_surrogates
+from server.request_fields import BUDGETS, CHAT, MODELS, refuse_dropped_fields, refuse_what_is_no_array
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention
-from server.tools.request import as_vllm_reads, read_tools
+from server.tools.request import ToolRequest, as_vllm_reads, read_tools
 
-CHAT_PATH = "/v1/chat/completions"
-ENFORCING_PATHS = (CHAT_PATH, "/v1/completions")
+ENFORCING_PATHS = tuple(MODELS)
 OWN_PATHS = "/v1/guided/"  # routes that read constraints themselves
 
 
@@ -53,7 +57,9 @@ class ConstraintMiddleware:
         messages, body = await _read(receive)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         try:
-            pending, forwarded = await self._prepare(path, body, receive, caller_of(scope))
+            pending, forwarded = None, None
+            if is_json(scope):  # the routes refuse what is not, or read forms
+                pending, forwarded = await self._prepare(path, body, receive, caller_of(scope))
         except RequestRefused as refused:
             await refused.response()(scope, receive, send)
             return
@@ -70,24 +76,30 @@ class ConstraintMiddleware:
 
     async def _prepare(
         self, path: str, raw: bytes, receive: Receive, caller: str
-    ) -> tuple[Pending | None, bytes | None]:
+    ) -> tuple[Pending | HandedOver | None, bytes | None]:
         """The compiled constraint, if there is one, and the body to forward in place of `raw`, if it has to change."""
-        body = _parse(raw)
-        if body is None:
-            return None, None  # the routes themselves say what is wrong with it
+        body = parse_body(raw)
+        if not isinstance(body, dict):
+            return None, None  # the routes themselves say what they want instead
         if path.startswith(OWN_PATHS):
             return None, None
+        refuse_what_is_no_array(body)
         if path not in ENFORCING_PATHS:
             refuse_any_constraint(body, path)
             return None, None
         tools = None
-        if path == CHAT_PATH:
+        if path == CHAT:
             tools = read_tools(body)
         else:
             refuse_enforced_tools(body)
+        referred = await resolve_reference(body, self.compile_service)
+        handed_over = _handed_over(body, referred, tools)
         join_tools = None if tools is None else partial(joined, tools, self.convention)
-        wanted = read_constraint(body, await resolve_reference(body, self.compile_service), join_tools)
-        _refuse_lone_surrogates(body, raw)
+        wanted = None if handed_over is not None else read_constraint(body, referred, join_tools)
+        refuse_dropped_fields(body, path, looks_guided)
+        refuse_lone_surrogates(body, raw)
+        if handed_over is not None:
+            return handed_over[0], json.dumps(handed_over[1]).encode()
         rest = without_constraint(body if tools is None else as_vllm_reads(body))
         forwarded = json.dumps(rest).encode() if rest != body else None
         if wanted is None:
@@ -100,8 +112,24 @@ class ConstraintMiddleware:
             raise wanted.refused(error) from error
         except Overloaded as error:
             raise overloaded(error) from error
-        pending = Pending(compiled, wanted.field, wanted.options, fewest, may_be_cut=wanted.may_be_cut)
+        pending = Pending(
+            compiled,
+            wanted.field,
+            wanted.options,
+            fewest,
+            budget_field=_budget_field(path, body),
+            may_be_cut=wanted.may_be_cut,
+        )
         return pending, forwarded
+
+
+def _handed_over(
+    body: dict[str, Any], referred: Constraint | None, tools: ToolRequest | None
+) -> tuple[HandedOver, dict[str, Any]] | None:
+    """The constraint of a request that names a backend of vLLM's, and the body for it; None where it names none or has none."""
+    backend = named_backend(body)
+    wanted = None if backend is None else read_spelling(body, referred)
+    return None if backend is None or wanted is None else hand_over(body, wanted, backend, with_tools=tools is not None)
 
 
 async def resolve_reference(body: dict[str, Any], compile_service: CompileService) -> Constraint | None:
@@ -146,27 +174,9 @@ def _replay(messages: list[Message], receive: Receive) -> Receive:
     return replay
 
 
-def _parse(raw: bytes) -> dict[str, Any] | None:
-    try:
-        body = json.loads(raw)
-    except RecursionError as error:
-        raise RequestRefused("the request is nested too deeply", "constraint_too_complex") from error
-    except ValueError:
-        return None
-    return body if isinstance(body, dict) else None
-
-
-def _refuse_lone_surrogates(body: dict[str, Any], raw: bytes) -> None:
-    """vLLM answers 500 to some fields that are not Unicode text (request_id, bad_words), so none gets there."""
-    if rb"\ud" not in raw.lower():
-        return
-    for name, value in body.items():
-        try:
-            json.dumps([name, value], ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise RequestRefused(f"{name} contains a lone surrogate", "invalid_constraint", name) from error
-        except RecursionError as error:
-            raise RequestRefused(f"{name} is nested too deeply", "constraint_too_complex", name) from error
+def _budget_field(path: str, body: dict[str, Any]) -> str:
+    """The field that limits the answer, as the request calls it."""
+    return next((name for name in BUDGETS[path] if body.get(name) is not None), BUDGETS[path][-1])
 
 
 def _set_content_length(scope: Scope, length: int) -> None:
@@ -174,12 +184,12 @@ def _set_content_length(scope: Scope, length: int) -> None:
     scope["headers"] = [*headers, (b"content-length", str(length).encode())]
 
 
-def _guarded(send: Send, pending: Pending | None) -> Send:
+def _guarded(send: Send, pending: Pending | HandedOver | None) -> Send:
     """A `send` that lets no success pass to which the constraint was not applied: see `server.engine`."""
 
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
-            unconstrained = pending is not None and pending.generations == 0
+            unconstrained = pending is not None and not pending.taken
             if unconstrained and message["status"] < 400:
                 raise RuntimeError("the route answered without applying the request's constraint")
         await send(message)

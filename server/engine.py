@@ -7,14 +7,14 @@ How the constraint gets here: the middleware compiles it and sets a context vari
 reaches from the body to this call unaided: vLLM's request models drop what they do not know, `structured_outputs` is typed,
 and `vllm_xargs` carries only strings and numbers and exists on some routes. A context variable follows the request through every
 task that vLLM starts for it. Should a later vLLM call `generate` from elsewhere, the constraint would be missing here; the
-middleware notices that (`Pending.generations` stays 0) and refuses to answer rather than pass on unconstrained text.
+middleware notices that (`Pending.taken` stays false) and refuses to answer rather than pass on unconstrained text.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from typing import Any
 
 from vllm import SamplingParams
 from vllm.exceptions import GenerationError, VLLMValidationError
+from vllm.inputs.engine import split_enc_dec_input
 from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -31,42 +32,52 @@ from guided.vllm_adapters.params import to_extra_args
 from guided.workers import Overloaded
 from server.compile_service import Compiled
 from server.continuation import Continuation, can_continue
+from server.errors import RequestRefused
+from server.handover import BackendOfRequest, HandedOver
 from server.request_options import DEFAULTS, RequestOptions, refuse_small_budget
 
 logger = logging.getLogger(__name__)
 
+_REPLACEMENT = "\ufffd"
+
 
 @dataclass(slots=True)
 class Pending:
-    """The constraint of the request at hand, and how many generations have taken it.
+    """The constraint of the request at hand, and whether a generation has taken it.
 
     Attributes:
         field: the request field of the constraint.
         fewest_tokens: of the shortest answer; None where it is not known or does not matter.
         may_be_cut: a stop string of the request may end the answer anywhere.
+        budget_field: the request field that limits the answer.
+        taken: the engine has seen it, and what it answers obeys it.
     """
 
     compiled: Compiled
     field: str = "the constraint"
     options: RequestOptions = DEFAULTS
     fewest_tokens: int | None = None
+    budget_field: str = "max_tokens"
     may_be_cut: bool = False
-    generations: int = 0
+    taken: bool = False
 
 
-pending_constraint: ContextVar[Pending | None] = ContextVar("pending_constraint", default=None)
+pending_constraint: ContextVar[Pending | HandedOver | None] = ContextVar("pending_constraint", default=None)
 
 
 class GuidedEngine(AsyncLLM):
     """vLLM's engine client, whose generations obey the request's constraint."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        config = self.input_processor.structured_outputs_config
+        self.input_processor.structured_outputs_config = BackendOfRequest(config, pending_constraint)
+
     def generate(
         self, prompt: Any, sampling_params: SamplingParams, request_id: str, **options: Any
     ) -> AsyncGenerator[RequestOutput, None]:
         """Raises VLLMValidationError or RequestRefused at once, not at the first output: routes then answer with a status."""
-        pending = pending_constraint.get()
-        if pending is not None:
-            refuse_small_budget(pending.fewest_tokens, sampling_params.max_tokens, pending.field)
+        pending = self.admit(prompt, sampling_params)
         may_break_off = can_continue(prompt, sampling_params) and not self.vllm_config.use_v2_model_runner
         params = with_constraint(sampling_params, pending, request_id, may_break_off=may_break_off)
 
@@ -74,9 +85,8 @@ class GuidedEngine(AsyncLLM):
             return AsyncLLM.generate(self, prompt, params, request_id, **options)
 
         outputs = begin(prompt, params, request_id)
-        if pending is None:
+        if not isinstance(pending, Pending):
             return outputs
-        pending.generations += 1
         deltas = params.output_kind == RequestOutputKind.DELTA
         continuation = Continuation(begin, prompt, params, request_id) if may_break_off else None
         filters = filters_of(params)
@@ -88,11 +98,39 @@ class GuidedEngine(AsyncLLM):
             continuation=continuation,
             filters=filters,
             may_be_cut=pending.may_be_cut,
+            decode=self.renderer.get_tokenizer().decode,
         )
+
+    def admit(self, prompt: Any, params: SamplingParams) -> Pending | HandedOver | None:
+        """The constraint of the request at hand, taken; what `generate` would refuse only at its first output is refused now.
+
+        Raises:
+            VLLMValidationError: token ids that the model does not have, a prompt that is too long, parameters out of range.
+            RequestRefused: the budget is less than the shortest answer; a backend of vLLM's does not take the constraint.
+        """
+        pending = pending_constraint.get()
+        checked = params
+        if isinstance(pending, Pending):
+            refuse_small_budget(pending.fewest_tokens, params.max_tokens, pending.field, pending.budget_field)
+            checked = params.clone()
+            checked.structured_outputs = None
+        tasks = getattr(self, "_supported_tasks", ("generate",))
+        try:
+            self.input_processor._validate_params(checked, tasks)
+        except (VLLMValidationError, ValueError) as error:
+            if isinstance(pending, HandedOver) and getattr(error, "parameter", None) is None:
+                message = f"{pending.field}: vLLM's {pending.backend} backend does not take it: {error}"
+                raise RequestRefused(message, "invalid_constraint", pending.field) from error
+            raise
+        if isinstance(prompt, Mapping) and "type" in prompt:
+            self.input_processor._validate_model_inputs(*split_enc_dec_input(prompt))
+        if pending is not None:
+            pending.taken = True
+        return pending
 
 
 def with_constraint(
-    params: SamplingParams, pending: Pending | None, request_id: str, *, may_break_off: bool = False
+    params: SamplingParams, pending: Pending | HandedOver | None, request_id: str, *, may_break_off: bool = False
 ) -> SamplingParams:
     """`params` with the constraint in `extra_args` and without vLLM's own structured outputs.
 
@@ -105,6 +143,9 @@ def with_constraint(
     if pending is None:
         if params.structured_outputs is not None:
             raise VLLMValidationError("the request implies a constraint that this server does not enforce")
+        return params
+    if isinstance(pending, HandedOver):
+        assert params.structured_outputs is not None, "vLLM lost the constraint that it was to enforce"
         return params
     params = params.clone()
     params.structured_outputs = None
@@ -132,6 +173,7 @@ async def verified(
     continuation: Continuation | None = None,
     filters: Sequence[str] = (),
     may_be_cut: bool = False,
+    decode: Callable[[list[int]], str] | None = None,
 ) -> AsyncGenerator[RequestOutput, None]:
     """Passes outputs on; one that claims to be complete and is not ends in an error instead of a wrong answer.
 
@@ -143,6 +185,7 @@ async def verified(
         continuation: how an answer goes on that was broken off where its index ends; None: it does not.
         filters: fields of the request that forbid tokens too.
         may_be_cut: an answer that ends with a stop string is as the client wants it.
+        decode: token ids -> text, for what vLLM's detokenizer holds back; None: nothing is looked for.
 
     Raises:
         VLLMValidationError: HTTP 400: the filters left nothing that the constraint allows.
@@ -160,6 +203,8 @@ async def verified(
                     if sample.finish_reason != "stop" or (may_be_cut and isinstance(sample.stop_reason, str)):
                         continue
                     if await _satisfied(compiled, seen[:-1]):  # the last one is the stop token
+                        if decode is not None:
+                            sample.text += held_back(sample.text, seen[:-1], decode)
                         continue
                     del seen[-1]
                     if continuation is None or not await _explored(compiled, seen, len(continuation.tokens)):
@@ -183,6 +228,18 @@ async def verified(
         if rest is not None:
             yield rest
         outputs = continuation.go_on()
+
+
+def held_back(text: str, tokens: list[int], decode: Callable[[list[int]], str]) -> str:
+    """The replacement characters at the end of a complete answer that `text`, its last piece or all of it, lacks.
+
+    vLLM's detokenizer takes a U+FFFD for the beginning of a character whose other bytes are to come, and waits for them.
+    """
+    if not tokens or not decode(tokens[-1:]).endswith(_REPLACEMENT):
+        return ""
+    whole = decode(tokens)
+    missing = len(whole) - len(whole.rstrip(_REPLACEMENT)) - (len(text) - len(text.rstrip(_REPLACEMENT)))
+    return _REPLACEMENT * max(missing, 0)
 
 
 async def _explored(compiled: Compiled, tokens: list[int], before: int) -> bool:

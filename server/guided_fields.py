@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from guided.constraint import Constraint
-from guided.errors import ConstraintError, InvalidConstraint
+from guided.errors import ConstraintError, InvalidConstraint, json_type
 from guided.vllm_adapters.params import KEY
 from server import request_options
 from server.errors import RequestRefused, from_constraint_error
@@ -21,7 +21,13 @@ from server.request_options import DEFAULTS, RequestOptions, read_options
 Body = Mapping[str, Any]
 
 REFERENCE = "guided_ref"  # a constraint that was compiled before, by its digest
-BACKEND = "guided"  # the one value of guided_decoding_backend: this server's own
+BACKENDS = (
+    "guided",
+    "xgrammar",
+    "guidance",
+    "outlines",
+    "auto",
+)  # this server's own, and those of vLLM: see `handover`
 OTHER_FIELDS = (REFERENCE, "guided_whitespace_pattern", "guided_decoding_backend", "guided_options")
 JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order")
 SWITCHES = ("json_object", "disable_any_whitespace", "disable_additional_properties")  # of structured_outputs
@@ -67,14 +73,14 @@ def read_reference(body: Body) -> str | None:
     """The digest in `guided_ref`, which stands for the constraint that has it; None where the request has none."""
     digest = body.get(REFERENCE)
     if digest is not None and not isinstance(digest, str):
-        raise _invalid(REFERENCE, f"must be a digest, not {type(digest).__name__}")
+        raise _invalid(REFERENCE, f"must be a digest, not {json_type(digest)}")
     return digest
 
 
 def read_constraint(
     body: Body, referred: Constraint | None = None, join_tools: JoinTools | None = None
 ) -> Wanted | None:
-    """The constraint of a chat or text completion request.
+    """The constraint of a request, as this server enforces it: with its options, and without what a stop string would cut.
 
     Args:
         referred: what `guided_ref` stands for.
@@ -83,16 +89,7 @@ def read_constraint(
     Raises:
         RequestRefused: more than one constraint, an unknown or malformed field, or something that is not enforced.
     """
-    _refuse_unknown_fields(body)
-    wanted = [*_guided(body), *_structured_outputs(body), *_response_format(body)]
-    if referred is not None:
-        wanted.append(Wanted(REFERENCE, referred))
-    if len(wanted) > 1:
-        fields = " and ".join(w.field for w in wanted)
-        raise RequestRefused(
-            f"only one constraint per request, got {fields}", "conflicting_constraints", wanted[1].field
-        )
-    found = wanted[0] if wanted else None
+    found = read_spelling(body, referred)
     if join_tools is not None:
         found = join_tools(found)
     if found is None:
@@ -105,6 +102,20 @@ def read_constraint(
     if not found.may_be_cut:
         constraint = _with_stop_strings(constraint, body.get("stop"))
     return replace(found, constraint=constraint, options=options)
+
+
+def read_spelling(body: Body, referred: Constraint | None = None) -> Wanted | None:
+    """The one constraint of a request, in whichever of the spellings it came. Arguments and errors as for `read_constraint`."""
+    _refuse_unknown_fields(body)
+    wanted = [*_guided(body), *_structured_outputs(body), *_response_format(body), *_text_format(body)]
+    if referred is not None:
+        wanted.append(Wanted(REFERENCE, referred))
+    if len(wanted) > 1:
+        fields = " and ".join(w.field for w in wanted)
+        raise RequestRefused(
+            f"only one constraint per request, got {fields}", "conflicting_constraints", wanted[1].field
+        )
+    return wanted[0] if wanted else None
 
 
 def _after_marker(constraint: Constraint, marker: str | None) -> Constraint:
@@ -130,13 +141,11 @@ def _with_stop_strings(constraint: Constraint, stop: Any) -> Constraint:
 def refuse_any_constraint(body: Body, path: str) -> None:
     """For routes on which constraints are not enforced: raises RequestRefused if the body asks for one in any spelling."""
     for name in body:
-        if _looks_guided(name) and body[name] is not None:
+        if looks_guided(name) and body[name] is not None:
             raise _not_enforced(name, f"{name} is not enforced on {path}")
-    text = body.get("text")
     asked = {
         "structured_outputs": body.get("structured_outputs"),
         "response_format": body.get("response_format"),
-        "text.format": text.get("format") if isinstance(text, Mapping) else None,
         "output_format": body.get("output_format"),
         "output_config": body.get("output_config"),
     }
@@ -179,13 +188,13 @@ def _structured_outputs(body: Body) -> Iterator[Wanted]:
     if outputs is None:
         return
     if not isinstance(outputs, Mapping):
-        raise _invalid("structured_outputs", f"must be an object, not {type(outputs).__name__}")
+        raise _invalid("structured_outputs", f"must be an object, not {json_type(outputs)}")
     options: dict[str, Any] = {}
     found = []
     for key, value in outputs.items():
         field = f"structured_outputs.{key}"
         if key in SWITCHES and not (value is None or isinstance(value, bool)):
-            raise _invalid(field, f"must be true or false, not {type(value).__name__}")
+            raise _invalid(field, f"must be true or false, not {json_type(value)}")
         if key == "json_object" and value is False:
             raise _invalid(field, "must be true where it is given")
         if value is None or value is False:
@@ -222,7 +231,7 @@ def _response_format(body: Body) -> Iterator[Wanted]:
     if wanted is None:
         return
     if not isinstance(wanted, Mapping):
-        raise _invalid("response_format", f"must be an object, not {type(wanted).__name__}")
+        raise _invalid("response_format", f"must be an object, not {json_type(wanted)}")
     kind = wanted.get("type")
     if kind == "text":
         _refuse_unknown_keys("response_format", wanted, ("type",))
@@ -245,6 +254,26 @@ def _response_format(body: Body) -> Iterator[Wanted]:
         )
 
 
+def _text_format(body: Body) -> Iterator[Wanted]:
+    """What /v1/responses has in place of response_format: the same kinds, the schema one level up."""
+    text = body.get("text")
+    wanted = text.get("format") if isinstance(text, Mapping) else None
+    if not isinstance(wanted, Mapping):  # nothing, or for vLLM's models to refuse
+        return
+    kind = wanted.get("type")
+    if kind in ("text", "json_object"):
+        _refuse_unknown_keys("text.format", wanted, ("type",))
+        if kind == "json_object":
+            yield _build("text.format", _json, JSON_OBJECT, {})
+    elif kind == "json_schema":
+        _refuse_unknown_keys("text.format", wanted, ("type", "name", "description", "schema", "strict"))
+        if wanted.get("schema") is None:
+            raise _invalid("text.format.schema", "is missing")
+        yield _build("text.format.schema", _json, wanted["schema"], {})
+    else:
+        raise _invalid("text.format.type", f"must be text, json_object or json_schema, not {kind!r}")
+
+
 # --- building ---------------------------------------------------------------------------------------------------------
 
 
@@ -261,7 +290,7 @@ _WITH_OPTIONS = (_json, _structural_tag)
 
 def _choice(value: Any) -> Constraint:
     if not isinstance(value, list):  # the library takes any iterable; of a JSON object it would take the keys
-        raise InvalidConstraint(f"choices must be a list of strings, not {type(value).__name__}")
+        raise InvalidConstraint(f"choices must be a list of strings, not {json_type(value)}")
     return Constraint.choice(value)
 
 
@@ -290,7 +319,7 @@ def _json_options(body: Body) -> dict[str, str]:
     options = body.get("guided_options")
     if options is not None:
         if not isinstance(options, Mapping):
-            raise _invalid("guided_options", f"must be an object, not {type(options).__name__}")
+            raise _invalid("guided_options", f"must be an object, not {json_type(options)}")
         for key in options:
             if key in request_options.NAMES:
                 continue
@@ -321,19 +350,17 @@ def _option_values(body: Body) -> dict[str, Any]:
 
 def _refuse_unknown_fields(body: Body) -> None:
     for name, value in body.items():
-        if _looks_guided(name) and name not in GUIDED_FIELDS and name not in OTHER_FIELDS:
+        if looks_guided(name) and name not in GUIDED_FIELDS and name not in OTHER_FIELDS:
             raise _invalid(name, f"is unknown; there are {', '.join([*GUIDED_FIELDS, *OTHER_FIELDS])}")
-        if name == "guided_decoding_backend" and value not in (None, BACKEND):
-            raise _not_enforced(
-                name, f"guided_decoding_backend {value!r} is not available; leave it out, or say {BACKEND!r}"
-            )
+        if name == "guided_decoding_backend" and value is not None and value not in BACKENDS:
+            raise _invalid(name, f"must be one of {', '.join(BACKENDS)}, not {str(value)[:80]!r}")
     _refuse_constraint_in_extra_body(body.get("extra_body"))
     extra = body.get("vllm_xargs")
     if isinstance(extra, Mapping) and KEY in extra:
         raise _invalid(f"vllm_xargs.{KEY}", "is reserved; send the constraint in one of the guided_* fields")
 
 
-def _looks_guided(name: str) -> bool:
+def looks_guided(name: str) -> bool:
     """Meant as one of our fields, whatever its case and separator: guidedJson, GUIDED_REGEX, guided-choice."""
     return name.lower().startswith("guided")
 
@@ -342,7 +369,7 @@ def _refuse_constraint_in_extra_body(extra: Any) -> None:
     """`extra_body` is an argument of OpenAI's client, which never sends it; by hand, its fields belong one level up."""
     if isinstance(extra, Mapping):
         for name in extra:
-            if _looks_guided(name) or name in ("structured_outputs", "response_format"):
+            if looks_guided(name) or name in ("structured_outputs", "response_format"):
                 raise _invalid(
                     f"extra_body.{name}", f"has no effect there; put {name} beside model, without extra_body"
                 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from guided.errors import json_type
 from server.errors import RequestRefused
 
 
@@ -38,17 +39,20 @@ def read_options(body: Mapping[str, Any]) -> RequestOptions:
         wanted, words = (str, "a string") if name == "after" else (bool, "true or false")
         if not isinstance(value, wanted):
             field = f"guided_options.{name}"
-            raise RequestRefused(f"{field} must be {words}, not {type(value).__name__}", "invalid_constraint", field)
+            raise RequestRefused(f"{field} must be {words}, not {json_type(value)}", "invalid_constraint", field)
     return RequestOptions(**values)
 
 
-def refuse_small_budget(fewest_tokens: int | None, max_tokens: int | None, field: str) -> None:
+def refuse_small_budget(
+    fewest_tokens: int | None, max_tokens: int | None, field: str, budget_field: str = "max_tokens"
+) -> None:
     """Refuses a request whose tokens do not suffice for any answer.
 
     Args:
         fewest_tokens: of the shortest answer; None where it is not known.
         max_tokens: as the route hands it on: never more than the prompt leaves of the model's context.
         field: the request field of the constraint.
+        budget_field: the request field of `max_tokens`.
 
     Raises:
         RequestRefused: with the number of tokens that are needed.
@@ -56,8 +60,8 @@ def refuse_small_budget(fewest_tokens: int | None, max_tokens: int | None, field
     if fewest_tokens is None or max_tokens is None or fewest_tokens <= max_tokens:
         return
     raise RequestRefused(
-        f"the shortest answer to {field} needs {fewest_tokens} tokens, and the answer may have {max_tokens} (max_tokens, or what the "
+        f"the shortest answer to {field} needs {fewest_tokens} tokens, and the answer may have {max_tokens} ({budget_field}, or what the "
         'prompt leaves of the context); "guided_options": {"fit_budget": false} allows answers that are cut off',
         "budget_too_small",
-        "max_tokens",
+        budget_field,
     )

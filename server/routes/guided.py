@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -10,13 +9,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from guided.constraint import Constraint
-from guided.errors import ConstraintError
+from guided.errors import ConstraintError, json_type
 from guided.workers import Overloaded
 from server.callers import ClientLeft, caller_of, overloaded, while_connected
 from server.compile_service import CompileService
 from server.constraint_middleware import resolve_reference
 from server.errors import RequestRefused, from_constraint_error
 from server.guided_fields import read_constraint
+from server.request_body import parse_body
 
 router = APIRouter()
 
@@ -78,10 +78,7 @@ async def _answered(
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise RequestRefused(f"the body is not JSON: {error}", "invalid_constraint") from error
+    body = parse_body(raw)
     if not isinstance(body, dict):
-        raise RequestRefused("the body is not an object", "invalid_constraint")
+        raise RequestRefused(f"the body must be an object, not {json_type(body)}", "invalid_type")
     return body

@@ -47,7 +47,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"guided_choise": SENTIMENTS}, "guided_choise", "unknown"),
     ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_", "one constraint"),
     ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "response_format", "one constraint"),
-    ({"guided_json": {"type": "object"}, "guided_decoding_backend": "outlines"}, "guided_decoding_backend", "outlines"),
+    ({"guided_json": {"type": "object"}, "guided_decoding_backend": "outline"}, "guided_decoding_backend", "outlines"),
     ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag", "not enforced"),
     ({"structured_outputs": {"regx": "a"}}, "structured_outputs.regx", "not enforced"),
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema", "missing"),
@@ -94,6 +94,6 @@ def test_the_server_goes_on_after_all_that(server):
 
 
 def test_other_routes_refuse_constraints(server):
-    status, answer = curl(server, "/v1/responses", {"model": server.model, "input": "hi", "guided_regex": "a"})
+    status, answer = curl(server, "/v1/messages", {"model": server.model, "messages": [], "guided_regex": "a"})
     assert status == 400
     assert json.loads(answer)["error"]["param"] == "guided_regex"

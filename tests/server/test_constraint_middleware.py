@@ -46,7 +46,7 @@ class Route:
     async def generate(self):
         pending = pending_constraint.get()
         if pending is not None and not self.forgets:
-            pending.generations += 1
+            pending.taken = True
         return pending
 
 
@@ -169,7 +169,7 @@ def test_json_pointer_is_part_of_the_param():
     assert answer["error"]["param"] == "response_format.json_schema.schema#/properties/a/type"
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages", "/invocations", "/v1/chat/completions/batch"])
+@pytest.mark.parametrize("path", ["/v1/messages", "/invocations", "/v1/chat/completions/batch"])
 def test_routes_that_enforce_nothing_refuse_constraints(path):
     route = Route()
     status, answer = call(ConstraintMiddleware(route, FakeCompileService()), path, {"guided_regex": "a"})
@@ -186,11 +186,28 @@ def test_root_path_is_not_part_of_the_route():
     assert route.pending is not None
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b'"x"', b"\xff\xfe"])
+@pytest.mark.parametrize("raw", [b"", b"[1]", b'"x"'])
 def test_what_is_not_a_json_object_is_the_routes_business(raw):
     route = Route()
     assert call(ConstraintMiddleware(route, FakeCompileService()), CHAT, raw)[0] == 200
     assert route.body == raw
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"{", "line 1, column 2"),
+        (b"\xff\xfe", "byte 0"),
+        (b'{"a": "\xe4"}', "byte 7"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "digits"),
+        (b'{"temperature": NaN}', "NaN"),
+        (b'{"temperature": -Infinity}', "-Infinity"),
+    ],
+)
+def test_what_is_not_json_is_refused(raw, words):
+    status, answer = call(ConstraintMiddleware(Route(), FakeCompileService()), CHAT, raw)
+    assert (status, answer["error"]["code"]) == (400, "invalid_json")
+    assert words in answer["error"]["message"]
 
 
 def test_nesting_that_breaks_the_parser_is_refused():

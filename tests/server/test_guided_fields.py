@@ -39,6 +39,8 @@ SPELLINGS = [
         "response_format.json_schema.schema",
         JSON,
     ),
+    ({"text": {"format": {"type": "json_object"}}}, "text.format", ANY_OBJECT),
+    ({"text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}}, "text.format.schema", JSON),
     (
         {"guided_json": SCHEMA, "guided_whitespace_pattern": r"\s?"},
         "guided_json",
@@ -170,9 +172,13 @@ REFUSED = [
         "guided_whitespace_pattern",
         "invalid_constraint",
     ),
+    ({"text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format.schema", "invalid_constraint"),
+    ({"text": {"format": {"type": "grammar"}}}, "text.format.type", "invalid_constraint"),
+    ({"text": {"format": {"type": "json_object", "schema": {}}}}, "text.format.schema", "invalid_constraint"),
+    ({"text": {"format": {"type": "json_object"}}, "guided_regex": "a"}, "text.format", "conflicting_constraints"),
     # not enforced
-    ({"guided_json": SCHEMA, "guided_decoding_backend": "outlines"}, "guided_decoding_backend", "not_enforced"),
-    ({"guided_decoding_backend": "xgrammar"}, "guided_decoding_backend", "not_enforced"),
+    ({"guided_decoding_backend": "xgrammer"}, "guided_decoding_backend", "invalid_constraint"),
+    ({"guided_decoding_backend": ["auto"]}, "guided_decoding_backend", "invalid_constraint"),
     ({"structured_outputs": {"structural_tag": "[]"}}, "structured_outputs.structural_tag#", "invalid_constraint"),
     (
         {"structured_outputs": {"structural_tag": {}, "regex": "a"}},
@@ -206,7 +212,6 @@ def test_refusals_name_the_field(body, param, code):
         {"guided_whatever": 1},
         {"structured_outputs": {"regex": "a"}},
         {"response_format": {"type": "json_object"}},
-        {"text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}},
         {"output_format": {"type": "json_schema", "schema": SCHEMA}},
         {"tools": [TOOL], "tool_choice": "required"},
     ],
@@ -214,11 +219,11 @@ def test_refusals_name_the_field(body, param, code):
 )
 def test_other_routes_refuse_every_spelling(body):
     with pytest.raises(RequestRefused):
-        refuse_any_constraint(body, "/v1/responses")
+        refuse_any_constraint(body, "/v1/messages")
 
 
 def test_other_routes_let_plain_requests_through():
-    refuse_any_constraint({"input": "hi", "text": {"format": {"type": "text"}}, "guided_json": None}, "/v1/responses")
+    refuse_any_constraint({"response_format": {"type": "text"}, "guided_json": None}, "/v1/messages")
 
 
 def test_what_vllm_gets_to_see():

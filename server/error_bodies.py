@@ -1,0 +1,175 @@
+"""In: every answer on its way out; out: the same, errors in OpenAI's body whoever wrote them. Knows no constraint and no engine.
+
+An error may come from vLLM's serving classes ({"error": {"code": 400, ...}}), from its authentication, from FastAPI ({"detail": ...}) or
+from within a stream. Clients of OpenAI's endpoint read `type`, `code` and `param`; here they find them in all of these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from vllm.entrypoints.serve.exception_handling.error_response import create_error_response
+from vllm.entrypoints.serve.exception_handling.handlers.vllm_error import vllm_error_handler
+from vllm.exceptions import VLLMError, VLLMValidationError
+
+from server.errors import RequestRefused, refusal
+from server.validation import from_validation, from_vllm_validation, without_place
+
+CODES = {  # HTTP status -> code, where the error has none of its own
+    401: "invalid_api_key",
+    403: "permission_denied",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "request_too_large",
+    415: "unsupported_media_type",
+    429: "rate_limit_exceeded",
+    501: "not_implemented",
+    503: "unavailable",
+}
+_VALIDATED = "invalid_value"
+_IN_A_STREAM = b'data: {"error"'
+
+
+class OpenAIErrors:
+    """An ASGI middleware outside of all others, so that their refusals pass it too."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start: Message | None = None  # of an error whose body is not complete
+        body = b""
+
+        async def translated(message: Message) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start" and message["status"] >= 400:
+                start = message
+            elif message["type"] == "http.response.body" and start is not None:
+                body += message.get("body", b"")
+                if not message.get("more_body", False):
+                    await _send_error(start, body, scope, send)
+            elif message["type"] == "http.response.body" and message.get("body", b"").startswith(_IN_A_STREAM):
+                await send({**message, "body": _events(message["body"])})
+            else:
+                await send(message)
+
+        await self.app(scope, receive, translated)
+
+
+def install_handlers(app: FastAPI) -> None:
+    """Exceptions that leave a route become OpenAI's error at once. To be called after vLLM's own handlers are installed."""
+    app.exception_handler(RequestRefused)(refusal)
+    app.exception_handler(RequestValidationError)(_validation)
+    app.exception_handler(HTTPException)(_http)
+    app.exception_handler(StarletteHTTPException)(_http)
+    app.exception_handler(VLLMError)(_vllm)
+    for kind in (ValueError, TypeError, OverflowError, NotImplementedError, Exception):  # as vLLM has them
+        app.exception_handler(kind)(_unexpected)
+
+
+async def _validation(_request: Request, error: RequestValidationError) -> Response:
+    errors = error.errors()
+    if errors and isinstance(errors[0], str):  # vLLM's only use of it: the body is not said to be JSON
+        return RequestRefused(errors[0], CODES[415], "Content-Type", 415).response()
+    return from_validation(errors, error.body).response()
+
+
+async def _http(request: Request, error: StarletteHTTPException) -> Response:
+    refused = _of_status(error.status_code, str(error.detail or ""), request.scope)
+    answer = refused.response()
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _vllm(request: Request, error: VLLMError) -> Response:
+    if isinstance(error, VLLMValidationError):
+        return from_vllm_validation(error).response()
+    return await vllm_error_handler(request, error)
+
+
+async def _unexpected(_request: Request, error: Exception) -> Response:
+    """Our bug or vLLM's; what it says may quote prompts and paths, which is for the log and not for the client."""
+    if isinstance(error, TypeError):  # in vLLM always a request's value of another type than the code expected
+        return RequestRefused("a field of the request has a value of the wrong type", "invalid_type").response()
+    found = create_error_response(error).error
+    if found.code < 500:
+        return _from_vllm(found.code, found.model_dump()).response()
+    return RequestRefused("the server failed to answer; its log says why", "internal_error", status=500).response()
+
+
+async def _send_error(start: Message, body: bytes, scope: Scope, send: Send) -> None:
+    try:
+        said = json.loads(body)
+    except ValueError:
+        said = None
+    error = said.get("error") if isinstance(said, Mapping) else None
+    if isinstance(error, Mapping) and isinstance(error.get("code"), str):
+        await send(start)
+        await send({"type": "http.response.body", "body": body})
+        return
+    if isinstance(error, Mapping):
+        refused = _from_vllm(start["status"], error)
+    else:
+        detail = error or (said.get("detail") if isinstance(said, Mapping) else None)
+        refused = _of_status(start["status"], detail if isinstance(detail, str) else "", scope)
+    content = json.dumps(refused.body()).encode()
+    replaced = (b"content-length", b"content-type")
+    headers = [(name, value) for name, value in start["headers"] if name.lower() not in replaced]
+    headers += [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    await send({**start, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+def _from_vllm(status: int, error: Mapping[str, Any]) -> RequestRefused:
+    """The refusal that vLLM says in its own form, where `code` is the HTTP status."""
+    message, parameter = without_place(str(error.get("message") or ""))
+    parameter = error.get("param") or parameter
+    code = CODES.get(status) or (_VALIDATED if status < 500 else "internal_error")
+    if status == 404 and parameter == "model":
+        code = "model_not_found"
+    elif "maximum context length" in message:
+        code = "context_length_exceeded"
+    return RequestRefused(_words(message) or HTTPStatus(status).phrase, code, parameter, status)
+
+
+def _of_status(status: int, detail: str, scope: Scope) -> RequestRefused:
+    """The refusal that only its status tells, such as Starlette's for an address that does not exist."""
+    code = CODES.get(status) or (_VALIDATED if status < 500 else "internal_error")
+    phrase = HTTPStatus(status).phrase
+    message = detail if detail and detail != phrase else phrase
+    if status == 401:
+        message = "this needs an API key that the server knows: Authorization: Bearer KEY"
+    elif status == 404 and message == phrase:
+        message, code = f"there is no {scope['method']} {scope['path'][:200]} on this server", "unknown_url"
+    elif status == 405 and message == phrase:
+        message = f"{scope['path'][:200]} cannot be asked with {scope['method']}"
+    return RequestRefused(message, code, None, status)
+
+
+def _events(body: bytes) -> bytes:
+    """Error events of a stream; what follows them in the same piece stays."""
+    event, separator, rest = body.partition(b"\n\n")
+    try:
+        error = json.loads(event.removeprefix(b"data: "))["error"]
+    except (ValueError, KeyError):
+        return body
+    if not isinstance(error, Mapping) or isinstance(error.get("code"), str):
+        return body
+    status = error.get("code") or 500
+    return b"data: " + json.dumps(_from_vllm(status, error).body()).encode() + separator + rest
+
+
+def _words(message: str) -> str:
+    """vLLM's sentence, which may end with what is meant for its programmers."""
+    return without_place(message)[0].strip()

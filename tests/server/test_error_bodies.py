@@ -1,0 +1,186 @@
+"""Every error of every route is OpenAI's body: {"error": {"message", "type", "param", "code"}}, also where vLLM or FastAPI wrote it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.live_server import LiveServer
+
+GENERATING = ["/v1/chat/completions", "/v1/completions", "/v1/responses"]
+OTHERS = [
+    "/tokenize",
+    "/detokenize",
+    "/v1/messages",
+    "/invocations",
+    "/v1/guided/compile",
+    "/v1/chat/completions/batch",
+]
+JSON = {"Content-Type": "application/json"}
+
+
+def post(gateway: LiveServer, path: str, body: Any, **options: Any) -> httpx.Response:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return httpx.post(
+        f"{gateway.url}{path}", content=content, headers=options.pop("headers", JSON), timeout=60, **options
+    )
+
+
+def error_of(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert len(error["message"]) > 5 and "Traceback" not in error["message"]
+    assert error["type"] in ("invalid_request_error", "rate_limit_error", "server_error")
+    assert isinstance(error["code"], str) and error["code"]
+    assert error["param"] is None or isinstance(error["param"], str)
+    return error
+
+
+@pytest.mark.parametrize("path", [*GENERATING, *OTHERS])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"\xff\xfe{}",
+        b'{"a": ' + b"9" * 5000 + b"}",
+        b"NaN",
+        b"[" * 100_000,
+        b"",
+        b"[]",
+        b'"text"',
+        b"null",
+        b"{}",
+    ],
+    ids=lambda body: repr(body[:12]),
+)
+def test_bodies_that_are_none(gateway, path, body):
+    error_of(post(gateway, path, body))
+
+
+@pytest.mark.parametrize("path", [*GENERATING, "/tokenize"])
+def test_bodies_that_are_not_said_to_be_json(gateway, path):
+    error = error_of(post(gateway, path, {"prompt": "x"}, headers={"Content-Type": "text/plain"}), 415)
+    assert error["code"] == "unsupported_media_type"
+
+
+def test_addresses_and_methods_that_do_not_exist(gateway):
+    assert error_of(post(gateway, "/v1/nothing", {}), 404)["code"] == "unknown_url"
+    answer = httpx.get(f"{gateway.url}/v1/completions")
+    assert error_of(answer, 405)["code"] == "method_not_allowed"
+    assert answer.headers["allow"] == "POST"
+
+
+def test_models_that_do_not_exist(gateway):
+    error = error_of(post(gateway, "/v1/completions", {"model": "gpt-9", "prompt": "x"}), 404)
+    assert (error["code"], error["param"]) == ("model_not_found", "model")
+    with pytest.raises(openai.NotFoundError) as raised:
+        gateway.client.models.retrieve("gpt-9")
+    assert raised.value.code == "model_not_found"
+
+
+def test_one_model(gateway):
+    card = gateway.client.models.retrieve(gateway.model)
+    assert (card.id, card.object) == (gateway.model, "model")
+    assert card == gateway.client.models.list().data[0].model_copy(
+        update={"permission": card.permission, "created": card.created}
+    )
+
+
+def test_embeddings_are_refused_by_name(gateway):
+    with pytest.raises(openai.BadRequestError) as raised:
+        gateway.client.embeddings.create(model=gateway.model, input="x")
+    assert (raised.value.code, raised.value.param) == ("unsupported_model", "model")
+    assert "embeddings" in str(raised.value)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"prompt": [99_999_999]}, None),
+        ({"prompt": [-1]}, None),
+        ({"stop_token_ids": [99_999_999]}, "stop_token_ids"),
+        ({"allowed_token_ids": [99_999_999]}, "allowed_token_ids"),
+        ({"allowed_token_ids": []}, "allowed_token_ids"),
+        ({"logit_bias": {"99999999": 1}}, "logit_bias"),
+        ({"logprob_token_ids": [99_999_999], "logprobs": 1}, "logprob_token_ids"),
+        ({"thinking_token_budget": 5}, None),
+        ({"temperature": -1}, "temperature"),
+        ({"top_p": 5}, "top_p"),
+        ({"n": 0}, "n"),
+        ({"max_tokens": 10**30}, "max_tokens"),
+        ({"seed": 10**30}, "seed"),
+        ({"prompt": "x " * 5000}, None),
+        ({"prompt": ""}, None),
+        ({"stop": ["a"] * 200}, "stop"),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_what_the_engine_would_refuse_is_a_400_before_the_stream(gateway, fields, param, stream):
+    error = error_of(post(gateway, "/v1/completions", {"prompt": "x", "max_tokens": 4, "stream": stream, **fields}))
+    assert param is None or error["param"] == param, error
+    assert "parameter=" not in error["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_responses_are_refused_before_the_stream(gateway, stream):
+    body = {
+        "input": "x",
+        "stream": stream,
+        "max_output_tokens": 1,
+        "guided_choice": ["a long answer that needs tokens"],
+    }
+    error = error_of(post(gateway, "/v1/responses", body))
+    assert (error["code"], error["param"]) == ("budget_too_small", "max_output_tokens")
+    error = error_of(post(gateway, "/v1/responses", {"input": "x", "stream": stream, "stop_token_ids": [99_999_999]}))
+    assert error["param"] == "stop_token_ids"
+
+
+@pytest.mark.parametrize("path", GENERATING)
+def test_no_field_brings_it_down_and_no_message_speaks_python(gateway, path):
+    """Each field of vLLM's models in turn, at values that most are not made for."""
+    from server.request_fields import BUDGETS, MODELS
+
+    prompts = [{"messages": [{"role": "user", "content": "hi"}]}, {"prompt": "hi"}, {"input": "hi"}]
+    least = prompts[GENERATING.index(path)]
+    with httpx.Client(base_url=gateway.url, timeout=60) as client:
+        for name in MODELS[path].model_fields:
+            for value in (5, -1, 0.5, "x", [], {}, True, 1e300, [[]], [{}], {"a": {}}, [5], ["x"]):
+                answer = client.post(path, json={**least, BUDGETS[path][-1]: 2, name: value})
+                assert answer.status_code == 200 or 400 <= answer.status_code < 500, (name, value, answer.text)
+                if answer.status_code == 200:
+                    continue
+                error = answer.json()["error"]
+                for word in (
+                    "dict",
+                    "NoneType",
+                    "list[",
+                    " str ",
+                    "function-",
+                    "Input should",
+                    "object is not",
+                    "parameter=",
+                ):
+                    assert word not in error["message"], (name, value, error)
+                assert isinstance(error["code"], str) and error["message"]
+
+
+def test_an_error_within_a_stream():
+    """vLLM writes it as an event; clients of OpenAI read the same body there."""
+    from server.error_bodies import _events
+
+    event = b'data: {"error": {"message": "no (parameter=n)", "type": "BadRequestError", "param": "n", "code": 400}}\n\ndata: [DONE]\n\n'
+    first, rest = _events(event).split(b"\n\n", 1)
+    assert json.loads(first.removeprefix(b"data: "))["error"] == {
+        "message": "no",
+        "type": "invalid_request_error",
+        "param": "n",
+        "code": "invalid_value",
+    }
+    assert rest == b"data: [DONE]\n\n"
