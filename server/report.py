@@ -1,0 +1,115 @@
+"""In: a request that asks for a report (`guided_options.report`), and its response; out: the response with a `guided` object in it.
+
+vLLM's serving layer writes the response, so the object is put into its JSON on the way out: beside `choices` and `usage`, or into the
+chunk of a stream that says how the answer finished.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import Message, Send
+
+from guided.vllm_adapters.reports import Measured
+from server.errors import RequestRefused
+
+FIELD = "guided"  # of the response
+
+
+@dataclass(slots=True)
+class Report:
+    """What there is to tell of one constrained answer.
+
+    Attributes:
+        digest: of the constraint.
+        cache: the tier that had its index: "memory", "disk", "redis", or "compiled" where none had.
+        compile_seconds: that the request waited for it.
+        tokens: of the answer, the stop token included.
+        measured: by the worker; None where the answer is not there yet, or the worker cannot tell.
+    """
+
+    digest: str
+    cache: str
+    compile_seconds: float
+    tokens: int | None = None
+    measured: Measured | None = None
+
+    def body(self) -> dict[str, Any]:
+        mass = None if self.measured is None else self.measured.mass[: self.tokens]
+        allowed = None if self.measured is None else self.measured.allowed[: self.tokens]
+        return {
+            "constraint": self.digest,
+            "cache": self.cache,
+            "compile_ms": round(1000 * self.compile_seconds, 3),
+            "tokens": self.tokens,
+            "states": None if self.measured is None else self.measured.states,
+            "forced_tokens": None if allowed is None else allowed.count(1),
+            "mass": {"mean": sum(mass) / len(mass), "min": min(mass)} if mass else None,
+            "token_mass": None if mass is None else [float(f"{value:.4g}") for value in mass],
+            "token_allowed": allowed,
+        }
+
+
+def refuse_several_answers(body: Mapping[str, Any]) -> None:
+    """Raises RequestRefused where the request has more than one answer: a report is of one."""
+    prompt = body.get("prompt")
+    several = isinstance(prompt, list) and len(prompt) > 1 and not isinstance(prompt[0], int)
+    for field, wrong in (("n", (body.get("n") or 1) != 1), ("prompt", several)):
+        if wrong:
+            message = f"guided_options.report is of one answer, and {field} asks for several"
+            raise RequestRefused(message, "invalid_constraint", field)
+
+
+def reporting(send: Send, report: Report) -> Send:
+    """A `send` that puts the report into a JSON response, or into the last chunk of a stream of events."""
+    start: Message | None = None  # of a JSON response: held back until its length is known
+    held = bytearray()
+
+    async def json_response(message: Message) -> None:
+        assert start is not None
+        held.extend(message.get("body", b""))
+        if message.get("more_body", False):
+            return
+        body = bytes(held)
+        if report.tokens is not None:
+            body = json.dumps({**json.loads(body), FIELD: report.body()}, ensure_ascii=False).encode()
+        headers = [(name, value) for name, value in start["headers"] if name.lower() != b"content-length"]
+        await send({**start, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
+        await send({**message, "body": body})
+
+    async def passed(message: Message) -> None:
+        nonlocal start
+        if message["type"] == "http.response.start":
+            kind = dict(message["headers"]).get(b"content-type", b"")
+            if kind.startswith(b"application/json") and message["status"] < 400:
+                start = message
+                return
+        elif start is not None:
+            await json_response(message)
+            return
+        elif report.tokens is not None:
+            message = {**message, "body": _with_report(message.get("body", b""), report)}
+        await send(message)
+
+    return passed
+
+
+def _with_report(events: bytes, report: Report) -> bytes:
+    """The report in whichever of these events says how the answer finished."""
+    lines = events.split(b"\n")
+    for number, line in enumerate(lines):
+        if not line.startswith(b"data: {"):
+            continue
+        event = json.loads(line.removeprefix(b"data: "))
+        choices = event.get("choices") or ()
+        if any(choice.get("finish_reason") for choice in choices):
+            event[FIELD] = report.body()
+        elif event.get("type") == "response.completed":
+            event["response"][FIELD] = report.body()
+        else:
+            continue
+        lines[number] = b"data: " + json.dumps(event, ensure_ascii=False).encode()
+    return b"\n".join(lines)
