@@ -19,6 +19,7 @@ from guided.index.file import Stored
 from guided.index.token_index import TokenIndex
 from guided.vocabulary import Vocabulary
 from guided.workers import Overloaded, Pool, Priority
+from guided.workers.jobs import COMPILED
 from server.refusals import Refusals
 from server.usage import Usage
 
@@ -44,6 +45,7 @@ class Compiled:
     """A constraint that may be used.
 
     Attributes:
+        found: the tier that had its index when it was asked for first, or "compiled".
         index: closed, to be read only, by any thread; None while it still grows (or has no file).
         check: do these tokens, without the stop token, spell a complete answer? Raises LimitExceeded, Overloaded.
         fewest_tokens: of the shortest answer, without the stop token; None where it is not known. A worker's answer is remembered.
@@ -54,6 +56,7 @@ class Compiled:
     check: Callable[[list[int]], Awaitable[bool]]
     fewest_tokens: Callable[[], Awaitable[int | None]]
     explore: Callable[[list[int]], Awaitable[bool]]
+    found: str = COMPILED
 
     async def satisfied_by(self, tokens: list[int]) -> bool:
         """Do these tokens, without the stop token, spell a complete answer?
@@ -133,6 +136,10 @@ class CompileService:
         """May a constrained answer contain this token? False for stop and special tokens and for what is no token at all."""
         return 0 <= token_id < self.vocabulary.size and self.vocabulary.is_text(token_id)
 
+    def holds(self, digest: str) -> bool:
+        """Is this constraint in memory?"""
+        return digest in self.memory
+
     # --- compile ------------------------------------------------------------------------------------------------------
 
     async def compile(self, constraint: Constraint, caller: str = NOBODY) -> Compiled:
@@ -176,13 +183,13 @@ class CompileService:
         stored = await asyncio.to_thread(self.disk.load, constraint.digest) if outcome["closed"] else None
         if not outcome["closed"]:
             self._close_later(constraint)
-        return self._remember(constraint, None if stored is None else stored.index)
+        return self._remember(constraint, None if stored is None else stored.index, outcome["tier"])
 
     def _from_disk(self, stored: Stored) -> Compiled:
         self.tally.found[DISK] += 1
         if not stored.index.is_closed:
             self._close_later(stored.constraint)
-        return self._remember(stored.constraint, stored.index)
+        return self._remember(stored.constraint, stored.index, DISK)
 
     async def _compile_somewhere(self, constraint: Constraint, caller: str) -> dict[str, Any]:
         """A worker's outcome. The first attempt is short: what is simple does not wait behind what is not."""
@@ -215,7 +222,7 @@ class CompileService:
             job["constraint"] = constraint.canonical_text
         return job
 
-    def _remember(self, constraint: Constraint, index: TokenIndex | None) -> Compiled:
+    def _remember(self, constraint: Constraint, index: TokenIndex | None, found: str = COMPILED) -> Compiled:
         if index is not None and not index.is_closed:
             index = None
 
@@ -242,7 +249,7 @@ class CompileService:
                 known.append(outcome["fewest_tokens"])
             return known[0]
 
-        compiled = Compiled(constraint, index, check, fewest_tokens, explore)
+        compiled = Compiled(constraint, index, check, fewest_tokens, explore, found)
         self.memory.put(constraint.digest, compiled, _GROWING_BYTES if index is None else index.memory_bytes)
         return compiled
 

@@ -7,6 +7,7 @@ before the first byte of a stream, and it sees the fields that vLLM's models wou
 from __future__ import annotations
 
 import json
+import time
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from guided.constraint import Constraint
 from guided.errors import ConstraintError
 from guided.workers import Overloaded
 from server.callers import ClientLeft, caller_of, overloaded, while_connected
-from server.compile_service import CompileService
+from server.compile_service import MEMORY, CompileService
 from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused
 from server.guided_fields import (
@@ -31,6 +32,7 @@ from server.guided_fields import (
     without_constraint,
 )
 from server.handover import HandedOver, hand_over, named_backend
+from server.report import Report, refuse_several_answers, reporting
 from server.request_body import is_json, parse_body, refuse_lone_surrogates
 from server.request_fields import BUDGETS, CHAT, MODELS, refuse_dropped_fields, refuse_what_is_no_array
 from server.tools.constraint import joined
@@ -70,6 +72,8 @@ class ConstraintMiddleware:
             _set_content_length(scope, len(forwarded))
         token = pending_constraint.set(pending)
         try:
+            if isinstance(pending, Pending) and pending.report is not None:
+                send = reporting(send, pending.report)
             await self.app(scope, _replay(messages, receive), _guarded(send, pending))
         finally:
             pending_constraint.reset(token)
@@ -105,6 +109,9 @@ class ConstraintMiddleware:
         if wanted is None:
             return None, forwarded
         refuse_text_stop_ids(body, wanted.field, self.compile_service.is_text)
+        if wanted.options.report:
+            refuse_several_answers(body)
+        held, begin = self.compile_service.holds(wanted.constraint.digest), time.monotonic()
         try:
             compiled = await while_connected(receive, self.compile_service.compile(wanted.constraint, caller))
             fewest = await compiled.fewest_tokens() if wanted.options.fit_budget else None
@@ -112,6 +119,10 @@ class ConstraintMiddleware:
             raise wanted.refused(error) from error
         except Overloaded as error:
             raise overloaded(error) from error
+        report = None
+        if wanted.options.report:
+            tier = MEMORY if held else compiled.found
+            report = Report(wanted.constraint.digest, tier, time.monotonic() - begin)
         pending = Pending(
             compiled,
             wanted.field,
@@ -119,6 +130,7 @@ class ConstraintMiddleware:
             fewest,
             budget_field=_budget_field(path, body),
             may_be_cut=wanted.may_be_cut,
+            report=report,
         )
         return pending, forwarded
 

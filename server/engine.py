@@ -29,11 +29,13 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from guided.errors import LimitExceeded
 from guided.vllm_adapters.params import to_extra_args
+from guided.vllm_adapters.reports import Reports
 from guided.workers import Overloaded
 from server.compile_service import Compiled
 from server.continuation import Continuation, can_continue
 from server.errors import RequestRefused
 from server.handover import BackendOfRequest, HandedOver
+from server.report import Report
 from server.request_options import DEFAULTS, RequestOptions, refuse_small_budget
 
 logger = logging.getLogger(__name__)
@@ -50,6 +52,7 @@ class Pending:
         fewest_tokens: of the shortest answer; None where it is not known or does not matter.
         may_be_cut: a stop string of the request may end the answer anywhere.
         budget_field: the request field that limits the answer.
+        report: what the response is to tell of it; None: nothing.
         taken: the engine has seen it, and what it answers obeys it.
     """
 
@@ -59,6 +62,7 @@ class Pending:
     fewest_tokens: int | None = None
     budget_field: str = "max_tokens"
     may_be_cut: bool = False
+    report: Report | None = None
     taken: bool = False
 
 
@@ -72,6 +76,7 @@ class GuidedEngine(AsyncLLM):
         super().__init__(*arguments, **options)
         config = self.input_processor.structured_outputs_config
         self.input_processor.structured_outputs_config = BackendOfRequest(config, pending_constraint)
+        self._reports = Reports()
 
     def generate(
         self, prompt: Any, sampling_params: SamplingParams, request_id: str, **options: Any
@@ -90,7 +95,7 @@ class GuidedEngine(AsyncLLM):
         deltas = params.output_kind == RequestOutputKind.DELTA
         continuation = Continuation(begin, prompt, params, request_id) if may_break_off else None
         filters = filters_of(params)
-        return verified(
+        answers = verified(
             outputs,
             pending.compiled,
             request_id,
@@ -100,6 +105,9 @@ class GuidedEngine(AsyncLLM):
             may_be_cut=pending.may_be_cut,
             decode=self.renderer.get_tokenizer().decode,
         )
+        if pending.report is None:
+            return answers
+        return pending.report.filled(answers, self._reports, request_id, deltas=deltas)
 
     def admit(self, prompt: Any, params: SamplingParams) -> Pending | HandedOver | None:
         """The constraint of the request at hand, taken; what `generate` would refuse only at its first output is refused now.
@@ -155,6 +163,7 @@ def with_constraint(
         request_id,
         fit_budget=pending.options.fit_budget,
         may_break_off=may_break_off,
+        report=pending.report is not None,
     )
     return params
 

@@ -7,13 +7,15 @@ chunk of a stream that says how the answer finished.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.types import Message, Send
+from vllm.outputs import RequestOutput
 
-from guided.vllm_adapters.reports import Measured
+from guided.vllm_adapters.reports import Measured, Reports
 from server.errors import RequestRefused
 
 FIELD = "guided"  # of the response
@@ -36,6 +38,23 @@ class Report:
     compile_seconds: float
     tokens: int | None = None
     measured: Measured | None = None
+
+    async def filled(
+        self, outputs: AsyncGenerator[RequestOutput, None], reports: Reports, request_id: str, *, deltas: bool
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """Passes outputs on; the last one waits until the worker has told what it measured, so that the response can.
+
+        Args:
+            deltas: each output holds the tokens since the last one, not all of them.
+        """
+        tokens = 0
+        async with aclosing(outputs):
+            async for output in outputs:
+                (sample,) = output.outputs
+                tokens = len(sample.token_ids) + (tokens if deltas else 0)
+                if output.finished:
+                    self.tokens, self.measured = tokens, await reports.read(request_id, tokens)
+                yield output
 
     def body(self) -> dict[str, Any]:
         mass = None if self.measured is None else self.measured.mass[: self.tokens]

@@ -17,10 +17,12 @@ class RequestOptions:
     Attributes:
         fit_budget: the answer has to be complete within the request's tokens.
         after: the constraint holds after the first occurrence of this marker in the output, such as "</think>".
+        report: the response tells of the constraint and of the masks, see `server.report`.
     """
 
     fit_budget: bool = True
     after: str | None = None
+    report: bool = False
 
 
 DEFAULTS = RequestOptions()

@@ -72,6 +72,10 @@ class Memory(Generic[Value]):
         oldest = next(iter(self._kept.values()), None)
         return 0.0 if oldest is None else time.monotonic() - oldest.used
 
+    def __contains__(self, name: str) -> bool:
+        """Does not count as use."""
+        return name in self._kept
+
     def __len__(self) -> int:
         return len(self._kept)
 

@@ -34,6 +34,9 @@ class FakeCompileService:
     def is_text(self, token_id: int) -> bool:
         return token_id >= 32
 
+    def holds(self, digest: str) -> bool:
+        return any(one.digest == digest for one in self.compiled)
+
     async def find(self, digest: str) -> Constraint | None:
         return next((one for one in self.compiled if one.digest == digest), None)
 
