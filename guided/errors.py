@@ -9,6 +9,8 @@ ConstraintError                    base, never raised itself
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class ConstraintError(ValueError):
     """A constraint was refused for what it says.
@@ -42,6 +44,13 @@ class ConstraintError(ValueError):
         self.hint = hint
         self.source = source
         super().__init__(self.describe())
+
+    def at(self, *, line: int, column: int, source: str) -> Self:
+        """The same refusal with a place, where it had none."""
+        if self.column is None and self.pointer is None:
+            self.line, self.column, self.source = line, column, source
+            self.args = (self.describe(),)
+        return self
 
     def describe(self) -> str:
         """The message with its place: a JSON pointer, or the offending line with a caret under the column."""

@@ -40,11 +40,12 @@ class Report:
     measured: Measured | None = None
 
     async def filled(
-        self, outputs: AsyncGenerator[RequestOutput, None], reports: Reports, request_id: str, *, deltas: bool
+        self, outputs: AsyncGenerator[RequestOutput, None], reports: Reports | None, request_id: str, *, deltas: bool
     ) -> AsyncGenerator[RequestOutput, None]:
         """Passes outputs on; the last one waits until the worker has told what it measured, so that the response can.
 
         Args:
+            reports: None where the worker does not measure.
             deltas: each output holds the tokens since the last one, not all of them.
         """
         tokens = 0
@@ -53,7 +54,8 @@ class Report:
                 (sample,) = output.outputs
                 tokens = len(sample.token_ids) + (tokens if deltas else 0)
                 if output.finished:
-                    self.tokens, self.measured = tokens, await reports.read(request_id, tokens)
+                    self.tokens = tokens
+                    self.measured = None if reports is None else await reports.read(request_id, tokens)
                 yield output
 
     def body(self) -> dict[str, Any]:

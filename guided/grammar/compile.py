@@ -40,7 +40,7 @@ def compile_rules(rule_set: RuleSet, budget: Budget) -> Network:
     automata = remove_direct_left_recursion([determinise(nfa, nullable, budget) for nfa in nfas], budget)
     rules = remove_left_recursion(inline(automata, start, budget), budget)
     ignore = [symbols.terminal(terminal) for terminal in rule_set.ignore]
-    terminals = TerminalVariants(symbols.terminals, TerminalAutomata(budget))
+    terminals = TerminalVariants(symbols.terminals, TerminalAutomata(budget, rule_set.terminal_places, rule_set.source))
     output = len(symbols.rule_names)  # one more rule: the start rule, or nothing at all if that may be empty
     rules[output] = RuleAutomaton([[(~start, 1)], []], [~start in nullable, True])
     following = followers(rules)

@@ -109,7 +109,7 @@ class _Reader:
                 "the grammar has no rule named 'root'",
                 hint="GBNF grammars begin at `root ::=`, Lark grammars at `start:`",
             )
-        return RuleSet(START, rules, (), places, self._text)
+        return RuleSet(START, rules, (), places, source=self._text)
 
     # --- rules ------------------------------------------------------------------------------------------------------
 

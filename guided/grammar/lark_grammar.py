@@ -78,12 +78,14 @@ class _Loader:
 
     def load(self, tree: Tree, rename: Rename) -> None:
         imports: dict[str, dict[str, str]] = {}
+        places: dict[str, Token] = {}
         for statement in tree.children:
             if statement.data == "import":
                 module, aliases = self._import_names(statement)
                 imports.setdefault(module, {}).update(aliases)
+                places.setdefault(module, statement.children[0].children[0])
         for module, aliases in imports.items():
-            self._import(module, aliases, rename)
+            self._import(module, aliases, rename, places[module])
         for statement in tree.children:
             getattr(self, f"_on_{statement.data}")(statement, rename)
 
@@ -159,16 +161,16 @@ class _Loader:
             )
         return dotted, aliases
 
-    def _import(self, module: str, aliases: dict[str, str], rename: Rename) -> None:
+    def _import(self, module: str, aliases: dict[str, str], rename: Rename, place: Token) -> None:
         mangle = lark_loader._get_mangle(module, aliases, rename)
         imported = _Loader(None)
         imported.load(_bundled(module), mangle)
         for name in aliases:
             if _renamed_text(name, mangle) not in imported.definitions:
-                raise InvalidConstraint(f"%import {module}.{name}: there is no {name!r} in that grammar")
+                raise self._invalid(f"%import {module}.{name}: there is no {name!r} in that grammar", place)
         for name, definition in imported.needed(mangle(name) for name in aliases).items():
             if name in self.definitions:
-                raise InvalidConstraint(f"%import {module}: {name!r} is already defined")
+                raise self._invalid(f"%import {module}: {name!r} is already defined", place)
             self.definitions[name] = definition
 
     def needed(self, names: Iterable[str]) -> dict[str, Definition]:

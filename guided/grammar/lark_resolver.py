@@ -7,10 +7,11 @@ from typing import Any
 
 from lark import Token, Tree
 
-from guided.errors import InvalidConstraint, LimitExceeded, UnsupportedKeyword
+from guided.errors import ConstraintError, InvalidConstraint, LimitExceeded, UnsupportedKeyword
 from guided.grammar.lark_definition import Definition, Rename
 from guided.grammar.lark_terminals import (
     TerminalPatterns,
+    first_token,
     literal_pattern,
     range_pattern,
     repetition_bounds,
@@ -37,6 +38,7 @@ class Resolver:
         self._budget = budget
         self._patterns = TerminalPatterns(definitions, self._refuse)
         self._terminals: dict[str, Terminal] = {}
+        self._terminal_places: dict[Terminal, Place] = {}
         self._instances: dict[tuple[str, tuple[Expression, ...]], str] = {}
         self._queue: list[tuple[str, Definition, dict[str, Expression]]] = []
 
@@ -60,7 +62,7 @@ class Resolver:
             if definition.token is not None:
                 places[name] = Place(definition.token.line, definition.token.column - 1)
         ignore = tuple(self._ignore(tree) for tree in self._ignored)
-        return RuleSet(START, rules, ignore, places, self._source.text, longest_match=True)
+        return RuleSet(START, rules, ignore, places, self._terminal_places, self._source.text, longest_match=True)
 
     def _rule(self, definition: Definition, arguments: dict[str, Expression]) -> Expression:
         def converted(tree: Tree, rename: Rename) -> Expression:
@@ -77,7 +79,7 @@ class Resolver:
             case "nonterminal" | "terminal":
                 return self._symbol(children[0], rename, arguments)
             case "literal" | "range":
-                return self._literal(node, children)
+                return self._literal(node, children, owner)
             case "template_usage":
                 return self._instance(node.children[0].children[0], children[0], tuple(children[1:]))
             case "value":
@@ -117,18 +119,32 @@ class Resolver:
     def _terminal(self, name: str) -> Terminal:
         known = self._terminals.get(name)
         if known is None:
-            known = self._terminals[name] = terminal_of(self._patterns.pattern(name), name)
+            token = self._definitions[name].token
+            try:
+                known = self._terminals[name] = terminal_of(self._patterns.pattern(name), name)
+            except ConstraintError as error:
+                if token is not None:
+                    error.at(**self._source.at(token.line, token.column))
+                raise
+            self._note_place(known, token)
         return known
+
+    def _note_place(self, terminal: Terminal, token: Token | None) -> None:
+        """`token`: where it stands; None in an import."""
+        if token is not None:
+            self._terminal_places.setdefault(terminal, Place(token.line, token.column - 1))
 
     def _check_terminal(self, name: str, definition: Definition) -> None:
         if definition.tree is not None and definition.token is not None:
             self._terminal(name)
 
-    def _literal(self, node: Tree, tokens: list[Token]) -> Terminal:
+    def _literal(self, node: Tree, tokens: list[Token], owner: Definition) -> Terminal:
         try:
-            return terminal_of(literal_pattern(tokens[0]) if node.data == "literal" else range_pattern(*tokens))
+            terminal = terminal_of(literal_pattern(tokens[0]) if node.data == "literal" else range_pattern(*tokens))
         except InvalidConstraint as error:
             raise self._refuse(error.message, tokens[0]) from error
+        self._note_place(terminal, None if owner.token is None else tokens[0])
+        return terminal
 
     def _bounds(self, operator: list[Token]) -> tuple[int, int | None]:
         match operator[0].value:
@@ -175,7 +191,9 @@ class Resolver:
     # --- ignored terminals and errors -------------------------------------------------------------------------------
 
     def _ignore(self, tree: Tree) -> Terminal:
-        return terminal_of(self._patterns.tree_pattern(tree, None))
+        terminal = terminal_of(self._patterns.tree_pattern(tree, None))
+        self._note_place(terminal, first_token(tree))
+        return terminal
 
     def _refuse(self, message: str, token: Token) -> InvalidConstraint:
         return self._source.invalid(message, token.line, token.column)

@@ -153,7 +153,7 @@ class TerminalPatterns:
             case "expr":
                 return _repeated(children[0], _repetition(children[1:]))
             case _:
-                raise self._refuse(f"{node.data.replace('_', ' ')} is not allowed in a terminal", _first_token(node))
+                raise self._refuse(f"{node.data.replace('_', ' ')} is not allowed in a terminal", first_token(node))
 
     def _recursion(self, name: str) -> InvalidConstraint:
         message = f"recursion in terminal {name!r} (only rules may be recursive)"
@@ -191,5 +191,6 @@ def repetition_bounds(operator: list[Token]) -> tuple[int, int]:
     return low, high
 
 
-def _first_token(node: Tree) -> Token:
+def first_token(node: Tree) -> Token:
+    """The leftmost token of a tree that has one."""
     return next(node.scan_values(lambda value: isinstance(value, Token)))

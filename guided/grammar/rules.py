@@ -95,6 +95,7 @@ class RuleSet:
         rules: name -> expression; every `Reference` inside names one of them.
         ignore: terminals that may stand before, between and after all other terminals.
         places: name of a rule -> where it is defined; rules that came from an import have none.
+        terminal_places: where a terminal stands first; those of imports have none.
         source: the grammar text, for the caret under an error.
         longest_match: terminals are matched as Python's `re.match` would in the rest of the output (Lark's dynamic lexer),
             instead of as any string of their language.
@@ -104,6 +105,7 @@ class RuleSet:
     rules: dict[str, Expression]
     ignore: tuple[Terminal, ...] = ()
     places: dict[str, Place] = field(default_factory=dict)
+    terminal_places: dict[Terminal, Place] = field(default_factory=dict)
     source: str = ""
     longest_match: bool = False
 

@@ -6,11 +6,13 @@ Short terminals are written where they are used, each other one becomes a rule o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from guided.automaton.charset import CharSet, partition
 from guided.automaton.encoding import Utf8Encoder
 from guided.automaton.network import Network, special_token_bytes
-from guided.grammar.rules import CharacterClass, Literal, Pattern, SpecialToken, Terminal
+from guided.errors import ConstraintError
+from guided.grammar.rules import CharacterClass, Literal, Pattern, Place, SpecialToken, Terminal
 from guided.grammar.terminal_automaton import DEAD, DONE, TerminalAutomaton, build_terminal
 from guided.grammar.terminal_program import parse_program
 from guided.grammar.watches import NO_WATCH, TerminalVariant, TerminalVariants, literal_sets
@@ -99,8 +101,13 @@ class TerminalWriter:
 class TerminalAutomata:
     """The automaton of each terminal, built once."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(
+        self, budget: Budget, places: Mapping[Terminal, Place] = MappingProxyType({}), source: str = ""
+    ) -> None:
+        """`places`, `source`: of terminals in the grammar's text, for refusals."""
         self._budget = budget
+        self._places = places
+        self._source = source
         self._known: dict[Terminal, TerminalAutomaton] = {}
 
     def __call__(self, terminal: Terminal) -> TerminalAutomaton:
@@ -111,7 +118,13 @@ class TerminalAutomata:
         """
         known = self._known.get(terminal)
         if known is None:
-            known = self._known[terminal] = self._build(terminal)
+            try:
+                known = self._known[terminal] = self._build(terminal)
+            except ConstraintError as error:
+                place = self._places.get(terminal)
+                if place is not None:
+                    error.at(line=place.line, column=place.column, source=self._source)
+                raise
         return known
 
     def _build(self, terminal: Terminal) -> TerminalAutomaton:

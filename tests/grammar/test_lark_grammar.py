@@ -97,6 +97,13 @@ def test_special_token(written, name):
         ("start: A\n%import .secrets.A\n", UnsupportedKeyword, "only the grammars that come with Lark", 2, 9),
         ("start: A\n%import etc.A\n", UnsupportedKeyword, "only the grammars that come with Lark", 2, 8),
         ("start: <[12]>\n", InvalidConstraint, "by name", 1, 7),
+        ("start: /a(/\n", InvalidConstraint, "not a regular expression", 1, 7),
+        ('start: "a" /b*+/\n', UnsupportedKeyword, "possessive", 1, 11),
+        ('start: "z".."a"\n', InvalidConstraint, "bad character range", 1, 7),
+        ('start: A\nA: ""\n', InvalidConstraint, "[Ee]mpty", 2, 0),
+        ("start: A\nA: /a(/\n", InvalidConstraint, "not a regular expression", 2, 0),
+        ('start: "a"\n%ignore /b(/\n', InvalidConstraint, "not a regular expression", 2, 8),
+        ("%import common.NOPE\nstart: NOPE\n", InvalidConstraint, "there is no 'NOPE'", 1, 8),
         ("start: " + "(" * 60_000 + '"a"' + ")" * 60_000, LimitExceeded, "nested", 1, 1007),
     ],
 )
@@ -129,3 +136,4 @@ def test_nothing_is_read_from_the_file_system(tmp_path, monkeypatch):
     machine = ReferenceMachine(build_network("start: INT\n%import common.INT\n", {}, Budget()))
     assert machine.matches(b"12")
     assert not machine.matches(b"pwned")
+
