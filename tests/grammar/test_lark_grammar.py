@@ -136,4 +136,3 @@ def test_nothing_is_read_from_the_file_system(tmp_path, monkeypatch):
     machine = ReferenceMachine(build_network("start: INT\n%import common.INT\n", {}, Budget()))
     assert machine.matches(b"12")
     assert not machine.matches(b"pwned")
-
