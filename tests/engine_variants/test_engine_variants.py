@@ -30,13 +30,21 @@ def pattern() -> str:
     return rf"{uuid4().hex}: [a-z]{{3}}(, [a-z]{{3}}){{2,9}}"
 
 
-def answers(server: LiveServer, model: str, pattern: str) -> list[str]:
-    def ask(seed: int) -> str:
+def answers(server: LiveServer, model: str, pattern: str) -> list[tuple[str, list[float]]]:
+    """Text and log probabilities of eight answers at once."""
+
+    def ask(seed: int) -> tuple[str, list[float]]:
         made = server.client.completions.create(
-            model=model, prompt="x", temperature=1.0, seed=seed, max_tokens=90, extra_body={"guided_regex": pattern}
+            model=model,
+            prompt="x",
+            temperature=1.0,
+            seed=seed,
+            max_tokens=90,
+            logprobs=0,
+            extra_body={"guided_regex": pattern},
         )
         assert made.choices[0].finish_reason == "stop"
-        return made.choices[0].text
+        return made.choices[0].text, made.choices[0].logprobs.token_logprobs
 
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(ask, range(8)))
@@ -53,7 +61,7 @@ def test_two_ranks_mask_the_same_and_the_index_is_compiled_once(model, pattern, 
     """A rank that masked differently would sample another token: the ranks would part, and the answers with them."""
     flags = [*FLAGS, "--tensor-parallel-size", "2"]
     with LiveServer.started(model, tmp_path / "log", flags, {"VLLM_CPU_OMP_THREADS_BIND": "0|1"}) as server:
-        for text in answers(server, server.model, pattern):
+        for text, _ in answers(server, server.model, pattern):
             assert re.fullmatch(pattern, text)
         assert compilations(server) == 1
         assert server.log is not None and COMPILED_IN_ENGINE not in server.log.read_text()
@@ -66,6 +74,6 @@ def test_after_a_restart_indexes_are_there_and_adapters_obey_them_too(model, pat
         own, adapted = answers(server, server.model, pattern), answers(server, "adapted", pattern)
         assert compilations(server) == 0
         assert server.log is not None and COMPILED_IN_ENGINE not in server.log.read_text()
-    for text in own + adapted:
+    for text, _ in own + adapted:
         assert re.fullmatch(pattern, text)
-    assert own != adapted, "the adapter does something"
+    assert [logprobs for _, logprobs in own] != [logprobs for _, logprobs in adapted], "the adapter does something"
