@@ -61,7 +61,8 @@ class Wanted:
         """The library's refusal of the constraint, with the field and the place that it is about."""
         for pointer, place in self.places.items():
             if error.pointer is not None and f"{error.pointer}/".startswith(f"{pointer}/"):
-                error.pointer = error.pointer.removeprefix(pointer)
+                inside = error.pointer.removeprefix(pointer)
+                error.pointer = None if inside == "" and error.column is not None else inside
                 return from_constraint_error(error, place)
         return from_constraint_error(error, self.field)
 

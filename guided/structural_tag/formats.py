@@ -37,6 +37,7 @@ class Inner:
         pointer: where it stands in the structural tag.
         options: of `Constraint.json_schema`, beside those of the whole tag.
         narrowed: the schema at `pointer` is the first of its `allOf`; that nothing satisfies it is no mistake.
+        quoted: as it stands between the quotes of a JSON string; only for "regex" and "grammar".
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Inner:
     pointer: str
     options: tuple[tuple[str, str], ...] = ()
     narrowed: bool = False
+    quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.char_nfa import concat, determinise, literal
 from guided.automaton.network import Network
+from guided.automaton.quoting import quoted
 from guided.errors import ConstraintError, Unsatisfiable
 from guided.limits import Budget
 from guided.structural_tag.formats import Inner
@@ -81,7 +82,7 @@ class InnerRules:
         self._network.call(source, rule.number, landing)
 
     def _find(self, inner: Inner) -> Rule | Strings | None:
-        key = json.dumps([inner.kind, inner.value, inner.options])
+        key = json.dumps([inner.kind, inner.value, inner.options, inner.quoted])
         if key not in self._built:
             with _placed(inner):
                 try:
@@ -107,12 +108,13 @@ class InnerRules:
             case "regex":
                 from guided import regex
 
-                return self._included(regex.build_network(inner.value, self._budget))
+                return self._included(regex.build_network(inner.value, self._budget), inner.quoted)
         from guided import grammar
 
-        return self._included(grammar.build_network(inner.value, {}, self._budget))
+        return self._included(grammar.build_network(inner.value, {}, self._budget), inner.quoted)
 
-    def _included(self, part: Network) -> Rule:
+    def _included(self, part: Network, in_quotes: bool) -> Rule:
+        part = quoted(part) if in_quotes else part
         exits = sorted({final - 2 for final in part.final if final >= 2})
         return Rule(self._network.include(part), tuple(exits))
 

@@ -7,6 +7,7 @@ Both forms of vLLM 0.32 are read: {"type": "structural_tag", "format": ...} with
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from guided.errors import InvalidConstraint, LimitExceeded, UnsupportedKeyword
@@ -140,6 +141,14 @@ def _grammar(value: Object, place: str, depth: int) -> Format:
     return Inner("grammar", _string(value, "grammar", ("type", "grammar"), place), f"{place}/grammar")
 
 
+def _json_string(value: Object, place: str, depth: int) -> Format:
+    """Our own: a text that is written as a JSON string."""
+    content = _read(_field(value, "content", ("type", "content"), place), f"{place}/content", depth + 1)
+    if not isinstance(content, Inner) or content.kind not in ("regex", "grammar"):
+        raise InvalidConstraint("must be a regex or a grammar", pointer=f"{place}/content")
+    return Sequence((Exactly('"'), replace(content, quoted=True), Exactly('"')))
+
+
 def _sequence(value: Object, place: str, depth: int) -> Format:
     return Sequence(_elements(value, place, depth))
 
@@ -263,6 +272,7 @@ _READERS: dict[str, Callable[[Object, str, int], Format]] = {
     "json_schema": _json_schema,
     "regex": _regex,
     "grammar": _grammar,
+    "json_string": _json_string,
     "sequence": _sequence,
     "or": _or,
     "optional": _counted(0, 1),

@@ -38,7 +38,7 @@ def joined(tools: ToolRequest, convention: Convention, other: Wanted | None) -> 
         message = f"tools beside {other.field} are not supported where it is not known how the model writes calls"
         raise RequestRefused(message, "not_enforced", FIELD)
     if other is None:
-        constraint = _tag(convention.format(tools), {})
+        constraint = _tag(_with_inputs(convention.format(tools), tools), {})
     else:
         constraint = _either(replace(tools, choice="required"), convention, other)
     return Wanted(
@@ -51,7 +51,7 @@ def joined(tools: ToolRequest, convention: Convention, other: Wanted | None) -> 
 
 def _either(tools: ToolRequest, convention: Convention, other: Wanted) -> Constraint:
     options = {name: value for name, value in other.constraint.options.items() if name in _JSON_OPTIONS}
-    elements = [convention.format(tools), _as_format(other)]
+    elements = [_with_inputs(convention.format(tools), tools), _as_format(other)]
     return _tag({"type": "or", "elements": elements}, options)
 
 
@@ -60,11 +60,34 @@ def _places_of(constraint: Constraint, tools: ToolRequest) -> dict[str, str]:
     if constraint.kind != "structural_tag":
         return {"": tools.tools[0].field}
     found = {}
-    for pointer, schema in _schemas(constraint.value, ""):
-        tool = next((tool for tool in tools.tools if tool.parameters == schema), None)
+    for pointer, inside in _inside(constraint.value, ""):
+        tool = next((tool for tool in tools.tools if inside in (tool.parameters, tool.input)), None)
         if tool is not None:
             found[pointer] = tool.field
     return found
+
+
+def _with_inputs(value: Any, tools: ToolRequest) -> Any:
+    """A format in which the arguments of custom tools that have a grammar obey it.
+
+    Raises:
+        RequestRefused: they are not written as JSON.
+    """
+    if isinstance(value, list):
+        return [_with_inputs(one, tools) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("type") != "json_schema":
+        return {key: _with_inputs(one, tools) for key, one in value.items()}
+    tool = next(
+        (tool for tool in tools.tools if tool.input is not None and tool.parameters == value["json_schema"]), None
+    )
+    if tool is None:
+        return value
+    if value.get("style", "json") != "json":
+        message = f"{tool.field} is not enforced in a format whose arguments are no JSON"
+        raise RequestRefused(message, "not_enforced", tool.field)
+    return {"type": "tag", "begin": '{"input": ', "content": {"type": "json_string", "content": tool.input}, "end": "}"}
 
 
 def _tag(format: Format, options: Mapping[str, Any]) -> Constraint:
@@ -93,13 +116,17 @@ def _as_format(other: Wanted) -> Format:
     raise RequestRefused(f"tools beside {other.field} are not supported", "not_enforced", FIELD)
 
 
-def _schemas(value: Any, pointer: str) -> Iterator[tuple[str, Any]]:
+def _inside(value: Any, pointer: str) -> Iterator[tuple[str, Any]]:
+    """The schemas in a structural tag, and the formats that are JSON strings, with the pointers of what errors are about."""
     if isinstance(value, list):
         for number, one in enumerate(value):
-            yield from _schemas(one, f"{pointer}/{number}")
+            yield from _inside(one, f"{pointer}/{number}")
+    elif isinstance(value, dict) and value.get("type") == "json_string":
+        content = value["content"]
+        yield f"{pointer}/content/{'pattern' if content['type'] == 'regex' else 'grammar'}", content
     elif isinstance(value, dict):
         for key, one in value.items():
             if key == "json_schema":
                 yield f"{pointer}/{key}", one
             else:
-                yield from _schemas(one, f"{pointer}/{key}")
+                yield from _inside(one, f"{pointer}/{key}")

@@ -1,4 +1,7 @@
-"""In: the JSON body of a chat request; out: its tools and what it wants called, or a refusal that names the field. Knows no vLLM."""
+"""In: the JSON body of a chat request; out: its tools and what it wants called, or a refusal that names the field. Knows no vLLM.
+
+OpenAI's custom tools, whose input is a text, are functions of one string to vLLM: see `server.tools.custom`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from server.errors import RequestRefused
+from server.tools import custom
 
 Choice = Literal["auto", "required"]
 _NAME = re.compile(r"[^\s\"'\\<>{}\x00-\x1f]{1,128}")
@@ -25,11 +29,13 @@ class Tool:
     Attributes:
         parameters: the schema of its arguments, always of an object.
         field: where the schema is in the request ("tools.0.function.parameters").
+        input: of a custom tool: what its input obeys, as a format of structural tags; None: any text.
     """
 
     name: str
     parameters: Mapping[str, Any]
     field: str
+    input: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +80,31 @@ def read_tools(body: Mapping[str, Any]) -> ToolRequest | None:
 
 
 def as_vllm_reads(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body as vLLM reads it: it has no lists of allowed tools, which are the constraint's business."""
+    """The body in terms that vLLM has: neither custom tools nor lists of allowed tools, which are the constraint's business."""
     choice = body.get("tool_choice")
     if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
-        return {**body, "tool_choice": choice["allowed_tools"]["mode"]}
-    return dict(body)
+        body = {**body, "tool_choice": choice["allowed_tools"]["mode"]}
+    return custom.as_functions(body)
 
 
 def _tool(tool: Any, position: int) -> Tool:
     field = f"tools.{position}"
     kind = tool.get("type", "function") if isinstance(tool, Mapping) else None
-    if kind != "function":
-        raise RequestRefused(f"{field}.type must be function, not {kind!r}", "not_enforced", f"{field}.type")
-    function = tool.get("function")
-    if not isinstance(function, Mapping):
-        raise RequestRefused(f"{field}.function must be an object", "invalid_constraint", f"{field}.function")
-    name = function.get("name")
+    if kind not in ("function", "custom"):
+        message = f"{field}.type must be function or custom, not {kind!r}"
+        raise RequestRefused(message, "not_enforced", f"{field}.type")
+    inner = tool.get(kind)
+    if not isinstance(inner, Mapping):
+        raise RequestRefused(f"{field}.{kind} must be an object", "invalid_constraint", f"{field}.{kind}")
+    name = inner.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        message = f"{field}.function.name must be a word without quotes, brackets and backslashes, not {name!r}"
-        raise RequestRefused(message, "invalid_constraint", f"{field}.function.name")
+        message = f"{field}.{kind}.name must be a word without quotes, brackets and backslashes, not {name!r}"
+        raise RequestRefused(message, "invalid_constraint", f"{field}.{kind}.name")
+    if kind == "custom":
+        wanted, place = custom.read_format(inner.get("format"), f"{field}.custom.format")
+        return Tool(name, custom.parameters(name), place, wanted)
     place = f"{field}.function.parameters"
-    return Tool(name, _parameters(function.get("parameters"), place), place)
+    return Tool(name, _parameters(inner.get("parameters"), place), place)
 
 
 def _parameters(schema: Any, field: str) -> Mapping[str, Any]:
@@ -111,14 +121,14 @@ def _refuse_twins(tools: Sequence[Tool]) -> None:
     for tool in tools:
         twin = seen.setdefault(tool.name, tool)
         if twin is not tool and twin.parameters != tool.parameters:
-            field = tool.field.removesuffix("parameters") + "name"
+            field = ".".join(tool.field.split(".")[:3]) + ".name"
             raise RequestRefused(f"{field}: there are two tools named {tool.name!r}", "invalid_constraint", field)
 
 
 def _from_object(choice: Mapping[str, Any], tools: Sequence[Tool], parallel: bool) -> ToolRequest | None:
     if choice.get("type") == "allowed_tools":
         return _allowed(choice.get("allowed_tools"), tools, parallel)
-    function = choice.get("function")
+    function = choice.get("custom" if choice.get("type") == "custom" else "function")
     name = function.get("name") if isinstance(function, Mapping) else None
     named = tuple(tool for tool in tools if tool.name == name)[:1]
     return ToolRequest(named, "required", named=True, parallel=False) if named else None
@@ -135,7 +145,7 @@ def _allowed(allowed: Any, tools: Sequence[Tool], parallel: bool) -> ToolRequest
         )
     chosen = []
     for position, reference in enumerate(allowed["tools"]):
-        function = reference.get("function") if isinstance(reference, Mapping) else None
+        function = reference.get(reference.get("type", "function")) if isinstance(reference, Mapping) else None
         name = function.get("name") if isinstance(function, Mapping) else None
         tool = next((tool for tool in tools if tool.name == name), None)
         if tool is None:

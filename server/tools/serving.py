@@ -6,15 +6,20 @@ came, as it is in a stream, and the finish reason is the engine's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
+from pydantic import Field
 from starlette.datastructures import State
 from vllm.entrypoints.generate.base.protocol import DeltaMessage, FunctionCall
-from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse, ChatMessage
 from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 from vllm.outputs import RequestOutput
 from vllm.parser.abstract_parser import Parser
+
+from server.tools.custom import CustomCalls, stands_for_custom
 
 _Parsed = tuple[str | None, str | None, list[FunctionCall] | None]
 
@@ -47,7 +52,46 @@ class HonestChat(OpenAIServingChat):
             for choice in response.choices:
                 if choice.index in cut:
                     choice.finish_reason = "length"
+            _as_custom(response, _custom_names(request))
         return response
+
+    def chat_completion_stream_generator(
+        self, request: Any, result_generator: AsyncIterator[RequestOutput], *args: Any, **options: Any
+    ) -> AsyncGenerator[str, None]:
+        stream = super().chat_completion_stream_generator(request, result_generator, *args, **options)
+        names = _custom_names(request)
+        return _custom_stream(stream, CustomCalls(names)) if names else stream
+
+
+def _custom_names(request: Any) -> frozenset[str]:
+    tools = getattr(request, "tools", None) or ()
+    return frozenset(tool.function.name for tool in tools if stands_for_custom(tool.function.parameters))
+
+
+class _Message(ChatMessage):
+    """A message whose calls may be of custom tools."""
+
+    tool_calls: list[Any] = Field(default_factory=list)
+
+
+def _as_custom(response: ChatCompletionResponse, names: frozenset[str]) -> None:
+    for choice in response.choices if names else ():
+        calls = [CustomCalls(names).in_message(call.model_dump()) for call in choice.message.tool_calls or ()]
+        choice.message = _Message(**{**choice.message.model_dump(), "tool_calls": calls})
+
+
+async def _custom_stream(stream: AsyncGenerator[str, None], calls: CustomCalls) -> AsyncGenerator[str, None]:
+    """The events of a stream, with the calls of custom tools as OpenAI has them."""
+    async with aclosing(stream):
+        async for event in stream:
+            if '"tool_calls"' not in event:
+                yield event
+                continue
+            chunk = json.loads(event.removeprefix("data: "))
+            for choice in chunk["choices"]:
+                delta = choice["delta"]
+                delta["tool_calls"] = [calls.in_chunk(choice["index"], call) for call in delta.get("tool_calls") or ()]
+            yield f"data: {json.dumps(chunk)}\n\n"
 
 
 def honest(parser_class: type[Parser]) -> type[Parser]:

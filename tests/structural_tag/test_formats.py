@@ -299,6 +299,16 @@ def test_what_is_kept_out_of_a_text_may_begin_its_end():
     assert dfa.advance(dfa.start, b"so<|open|>") == DEAD
 
 
+def test_a_text_as_a_json_string():
+    grammar = 'start: "say \\"" start "\\"" | "a\\n" | "é\\\\"'
+    for content in ({"type": "grammar", "grammar": grammar}, regex(r'(say ")*(a\n|é\\)"*')):
+        dfa = automaton({"type": "json_string", "content": content})
+        for text in ("a\n", "é\\", 'say "a\n"', 'say "say "é\\""'):
+            assert dfa.matches(json.dumps(text, ensure_ascii=False).encode()), text
+        for text in ('"a\n"', '"x"', '"say "a\\n""', '"é"'):
+            assert not dfa.matches(text.encode()), text
+
+
 # --- arguments as tags ------------------------------------------------------------------------------------------------
 
 ARGUMENTS = {
@@ -370,6 +380,7 @@ REFUSED = [
     (tag("<a>", regex("(a"), "<"), InvalidConstraint, "/format/content/pattern"),
     (tag("<a>", regex(r"(a)\1"), "<"), UnsupportedKeyword, "/format/content/pattern"),
     (tag("<a>", {"type": "grammar", "grammar": "start: x"}, "<"), InvalidConstraint, "/format/content/grammar"),
+    ({"type": "json_string", "content": ANY}, InvalidConstraint, "/format/content"),
     (tag("<a>", ANY, []), InvalidConstraint, "/format/end"),
     (tag("<a>", ANY, 1), InvalidConstraint, "/format/end"),
     ({**calls(), "triggers": ["<f", "<g"]}, InvalidConstraint, "/format/triggers/1"),

@@ -1,0 +1,149 @@
+"""OpenAI's custom tools, whose input is a text: functions of one string to vLLM, and back again in its answers. Knows no vLLM.
+
+`input` of such a function is the text; a grammar of the tool is what the string spells.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from server.errors import RequestRefused
+
+_MARK = "custom tool"  # in the parameters of the function that stands for one
+_BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+_BODY = re.compile(
+    r'(?:[^"\\]|\\u(?![dD][89aAbB])[0-9a-fA-F]{4}|\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\[^u])*'
+)
+
+
+def parameters(name: str) -> dict[str, Any]:
+    """The parameters of the function that stands for a custom tool."""
+    return {
+        "type": "object",
+        "properties": {"input": {"type": "string"}},
+        "required": ["input"],
+        "$comment": f"{_MARK} {name}",
+    }
+
+
+def read_format(value: Any, field: str) -> tuple[dict[str, Any] | None, str]:
+    """What the input of a custom tool obeys, as a format of structural tags, and the field that says it.
+
+    Raises:
+        RequestRefused: it is neither text nor a grammar of a known syntax.
+    """
+    if value is None or value == {"type": "text"}:
+        return None, field
+    grammar = value.get("grammar") if isinstance(value, Mapping) and value.get("type") == "grammar" else None
+    if not isinstance(grammar, Mapping):
+        raise RequestRefused(f"{field} must be of type text or grammar", "invalid_constraint", field)
+    syntax, definition = grammar.get("syntax"), grammar.get("definition")
+    place = f"{field}.grammar.definition"
+    if not isinstance(definition, str):
+        raise RequestRefused(f"{place} must be a string", "invalid_constraint", place)
+    match syntax:
+        case "lark":
+            return {"type": "grammar", "grammar": definition}, place
+        case "regex":
+            return {"type": "regex", "pattern": definition}, place
+    field = f"{field}.grammar.syntax"
+    raise RequestRefused(f"{field} must be lark or regex, not {syntax!r}", "invalid_constraint", field)
+
+
+def as_functions(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body whose custom tools, and calls of them in its messages, are functions."""
+    changed = dict(body)
+    if isinstance(body.get("tools"), list):
+        changed["tools"] = [_function(tool) for tool in body["tools"]]
+    choice = body.get("tool_choice")
+    if isinstance(choice, Mapping) and choice.get("type") == "custom":
+        changed["tool_choice"] = {"type": "function", "function": choice.get("custom")}
+    if isinstance(body.get("messages"), list):
+        changed["messages"] = [_message(message) for message in body["messages"]]
+    return changed
+
+
+def _function(tool: Any) -> Any:
+    if not isinstance(tool, Mapping) or tool.get("type") != "custom":
+        return tool
+    inner = tool["custom"]
+    function = {"name": inner["name"], "parameters": parameters(inner["name"])}
+    if inner.get("description") is not None:
+        function["description"] = inner["description"]
+    return {"type": "function", "function": function}
+
+
+def _message(message: Any) -> Any:
+    calls = message.get("tool_calls") if isinstance(message, Mapping) else None
+    if not isinstance(calls, list):
+        return message
+    return {**message, "tool_calls": [_function_call(call) for call in calls]}
+
+
+def _function_call(call: Any) -> Any:
+    inner = call.get("custom") if isinstance(call, Mapping) and call.get("type") == "custom" else None
+    if not isinstance(inner, Mapping):
+        return call
+    arguments = json.dumps({"input": inner.get("input", "")}, ensure_ascii=False)
+    return {
+        **_without(call, "custom"),
+        "type": "function",
+        "function": {"name": inner.get("name"), "arguments": arguments},
+    }
+
+
+def _without(call: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in call.items() if name != key}
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def stands_for_custom(function_parameters: Any) -> bool:
+    """Are these the parameters of a function that stands for a custom tool?"""
+    mark = function_parameters.get("$comment") if isinstance(function_parameters, Mapping) else None
+    return isinstance(mark, str) and mark.startswith(_MARK)
+
+
+def input_of(arguments: str) -> str:
+    """The text in the arguments of such a function, as far as they were written."""
+    begin = _BEGIN.match(arguments)
+    if begin is None:
+        return ""
+    body = _BODY.match(arguments, begin.end())
+    return "" if body is None else json.loads(f'"{body[0]}"', strict=False)
+
+
+class CustomCalls:
+    """The calls of one answer, in which those of custom tools become what OpenAI calls them."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        """`names`: of the custom tools."""
+        self._names = names
+        self._arguments: dict[tuple[int, int], str] = {}  # of custom calls so far: (choice, call)
+
+    def in_message(self, call: dict[str, Any]) -> dict[str, Any]:
+        """A whole call of an answer."""
+        function = call["function"]
+        if function["name"] not in self._names:
+            return call
+        inner = {"name": function["name"], "input": input_of(function["arguments"])}
+        return {**_without(call, "function"), "type": "custom", "custom": inner}
+
+    def in_chunk(self, choice: int, call: dict[str, Any]) -> dict[str, Any]:
+        """A part of a call in a stream."""
+        function = call.get("function") or {}
+        key = choice, call["index"]
+        if function.get("name") in self._names:
+            self._arguments[key] = ""
+        if key not in self._arguments:
+            return call
+        before = input_of(self._arguments[key])
+        self._arguments[key] += function.get("arguments") or ""
+        inner = {"input": input_of(self._arguments[key])[len(before) :]}
+        if function.get("name"):
+            inner["name"] = function["name"]
+        return {**_without(call, "function"), **({"type": "custom"} if call.get("type") else {}), "custom": inner}
