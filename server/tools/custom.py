@@ -67,10 +67,11 @@ def as_functions(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _function(tool: Any) -> Any:
-    if not isinstance(tool, Mapping) or tool.get("type") != "custom":
+    inner = tool.get("custom") if isinstance(tool, Mapping) and tool.get("type") == "custom" else None
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    if not isinstance(inner, Mapping) or not isinstance(name, str):
         return tool
-    inner = tool["custom"]
-    function = {"name": inner["name"], "parameters": parameters(inner["name"])}
+    function = {"name": name, "parameters": parameters(name)}
     if inner.get("description") is not None:
         function["description"] = inner["description"]
     return {"type": "function", "function": function}

@@ -82,8 +82,9 @@ def read_tools(body: Mapping[str, Any]) -> ToolRequest | None:
 def as_vllm_reads(body: Mapping[str, Any]) -> dict[str, Any]:
     """The body in terms that vLLM has: neither custom tools nor lists of allowed tools, which are the constraint's business."""
     choice = body.get("tool_choice")
-    if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
-        body = {**body, "tool_choice": choice["allowed_tools"]["mode"]}
+    allowed = choice.get("allowed_tools") if isinstance(choice, Mapping) else None
+    if isinstance(allowed, Mapping) and "mode" in allowed:
+        body = {**body, "tool_choice": allowed["mode"]}
     return custom.as_functions(body)
 
 

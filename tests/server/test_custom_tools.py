@@ -10,11 +10,14 @@ from openai.types.chat import ChatCompletion
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest, ChatCompletionResponse
 
 from guided.errors import ConstraintError
+from server.constraint_middleware import ConstraintMiddleware
 from server.errors import RequestRefused
 from server.tools.conventions import JSON_CALLS, NativeFormat
 from server.tools.custom import CustomCalls, as_functions, input_of
 from server.tools.request import as_vllm_reads, read_tools
 from server.tools.serving import _as_custom, _custom_names, _custom_stream
+from tests.server.fakes import FakeCompileService
+from tests.server.test_constraint_middleware import CHAT, Route, call
 from tests.server.test_tools import TOOLS, automaton, hermes, wanted_by
 
 
@@ -103,6 +106,19 @@ def test_vllm_sees_functions_only():
     assert seen["tool_choice"]["function"]["name"] == "sql"
     assert seen["messages"][0]["tool_calls"][0]["function"] == {"name": "sql", "arguments": '{"input": "a\\""}'}
     assert as_functions({"tools": TOOLS, "messages": []}) == {"tools": TOOLS, "messages": []}
+    for odd in (
+        {"tools": [{"type": "custom"}, 3]},
+        {"tool_choice": {"type": "allowed_tools"}},
+        {"messages": [{"tool_calls": [3]}]},
+    ):
+        assert as_vllm_reads(odd) == odd, "vLLM says what is wrong"
+
+
+def test_custom_tools_that_may_not_be_called_are_functions_too():
+    route = Route()
+    body = {"messages": [], "tools": [SQL], "tool_choice": "none"}
+    assert call(ConstraintMiddleware(route, FakeCompileService()), CHAT, body)[0] == 200
+    assert ChatCompletionRequest.model_validate(json.loads(route.body)).tools
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
