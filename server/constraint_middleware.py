@@ -104,7 +104,7 @@ class ConstraintMiddleware:
         refuse_lone_surrogates(body, raw)
         if handed_over is not None:
             return handed_over[0], json.dumps(handed_over[1]).encode()
-        rest = without_constraint(as_vllm_reads(body) if path == CHAT_PATH else body)
+        rest = without_constraint(as_vllm_reads(body) if path == CHAT else body)
         forwarded = json.dumps(rest).encode() if rest != body else None
         if wanted is None:
             return None, forwarded
