@@ -17,7 +17,7 @@ from guided.constraint import Constraint
 from guided.errors import ConstraintError
 from guided.workers import Overloaded
 from server.callers import ClientLeft, caller_of, overloaded, while_connected
-from server.compile_service import MEMORY, CompileService
+from server.compile_service import MEMORY, Compiled, CompileService
 from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused
 from server.guided_fields import (
@@ -113,8 +113,8 @@ class ConstraintMiddleware:
             refuse_several_answers(body)
         held, begin = self.compile_service.holds(wanted.constraint.digest), time.monotonic()
         try:
-            compiled = await while_connected(receive, self.compile_service.compile(wanted.constraint, caller))
-            fewest = await compiled.fewest_tokens() if wanted.options.fit_budget else None
+            compiling = self._compiled(wanted.constraint, caller, wanted.options.fit_budget)
+            compiled, fewest = await while_connected(receive, compiling)
         except ConstraintError as error:
             raise wanted.refused(error) from error
         except Overloaded as error:
@@ -133,6 +133,11 @@ class ConstraintMiddleware:
             report=report,
         )
         return pending, forwarded
+
+    async def _compiled(self, constraint: Constraint, caller: str, fit_budget: bool) -> tuple[Compiled, int | None]:
+        """With the fewest tokens of an answer, where they matter and are known: a worker may have to find that out."""
+        compiled = await self.compile_service.compile(constraint, caller)
+        return compiled, await compiled.fewest_tokens() if fit_budget else None
 
 
 def _handed_over(

@@ -6,7 +6,6 @@ A setting `name` is the variable GUIDED_NAME, in the environment or in `.env`, o
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -20,21 +19,11 @@ from guided.limits import Limits
 from guided.workers import PoolOptions
 from server.allowance import Allowance
 from server.keys import KeyRing, from_plain, read_text
+from server.variables import no_setting, unknown_variables
 
 PREFIX = "GUIDED_"
 ELSEWHERE = {"GUIDED_CACHE_DIR"}  # read by the library and the scripts, which know no settings
 OTHERS = ("GUIDED_BEDROCK_", "GUIDED_TEST_")  # prefixes of the other gateway's variables and of the tests'
-
-
-def unknown_variables(prefix: str, known: Collection[str], environment: Iterable[str]) -> list[str]:
-    """A sentence for each variable that begins with `prefix` and is none of `known`, which are upper-case names."""
-    found = sorted(name for name in environment if name.upper().startswith(prefix) and name.upper() not in known)
-    return [f"{name} is no setting{_meant(name.upper(), known)}" for name in found]
-
-
-def _meant(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f": is it {close[0]}?" if close else ""
 
 
 class Settings(BaseSettings):
@@ -220,7 +209,7 @@ def _wrong(found: Any, given: Collection[str]) -> str:
     name = str(found["loc"][0])
     place = f"--guided.{name}" if name in given else PREFIX + name.upper()
     if found["type"] == "extra_forbidden":
-        return f"{place} is no setting{_meant(name, Settings.model_fields)}"
+        return no_setting(place, name, Settings.model_fields)
     return f"{place}: {message}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from server.settings import unknown_variables
+from server.variables import unknown_variables
 
 PREFIX = "GUIDED_BEDROCK_"
 
