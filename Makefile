@@ -6,6 +6,8 @@ PORT    ?= 8000
 MODEL   ?=
 ARGS    ?=
 TESTS   ?= tests
+URL     ?= http://127.0.0.1:$(PORT)
+CALLS   ?= 10000
 
 BIN      := $(VENV)/bin
 HARDWARE ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu || echo cpu)
@@ -14,7 +16,7 @@ SERVER   := $(VENV)/.installed-$(HARDWARE)
 DEV      := $(VENV)/.installed-dev
 PROJECT  := $(VENV)/.installed-project
 
-.PHONY: help install serve test test-v2 test-clients test-deploy test-image chart lint format bench bench-engine clean
+.PHONY: help install serve test test-v2 test-clients schemathesis test-deploy test-image chart lint format bench bench-engine clean
 .DELETE_ON_ERROR:
 
 help:
@@ -22,6 +24,7 @@ help:
 	@echo "make test     set up, then run every test         (TESTS=<paths or pytest options>)"
 	@echo "make test-v2  constraints under vLLM's V2 model runner, on the CPU: minutes"
 	@echo "make test-clients  LangChain, Instructor, PydanticAI and OpenAI's Node client against a live server"
+	@echo "make schemathesis  10,000 calls made up from the OpenAPI description of a running server (URL=, CALLS=)"
 	@echo "make test-deploy  image, chart, Terraform, alerts: checked by the real tools, which it fetches"
 	@echo "make test-image   builds and runs the images on a Debian root, with buildah: minutes"
 	@echo "make chart    write docs/settings.md, the chart's schema and its README anew, after a change of the settings or of its values"
@@ -73,6 +76,10 @@ test-clients: install
 	@$(BIN)/python scripts/prepare_model.py >/dev/null
 	@$(BIN)/python -m scripts.fetch_clients
 	GUIDED_TEST_CLIENTS=1 $(BIN)/python -m pytest tests/clients
+
+schemathesis: install
+	@$(BIN)/python -m scripts.fetch_clients
+	$(BIN)/python -m loadtests.openapi --url $(URL) --calls $(CALLS)
 
 test-deploy: install
 	@$(BIN)/python scripts/fetch_deploy_tools.py

@@ -102,6 +102,10 @@ async def _unexpected(_request: Request, error: Exception) -> Response:
     """Our bug or vLLM's; what it says may quote prompts and paths, which is for the log and not for the client."""
     if isinstance(error, TypeError):  # in vLLM always a request's value of another type than the code expected
         return RequestRefused("a field of the request has a value of the wrong type", "invalid_type").response()
+    if isinstance(
+        error, NotImplementedError
+    ):  # a route of vLLM's for other kinds of models, or a field it does not do yet
+        return RequestRefused(str(error) or "the model does not support this", "unsupported_model").response()
     found = create_error_response(error).error
     if found.code < 500:
         return _from_vllm(found.code, found.model_dump()).response()

@@ -60,6 +60,9 @@ class CoreWithoutModel:
     async def reset_mm_cache_async(self) -> None:
         pass
 
+    def get_kv_event_sources(self) -> dict[int, Any]:
+        return {}
+
     def shutdown(self, timeout: float | None = None) -> None:
         pass
 

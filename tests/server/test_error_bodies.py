@@ -99,6 +99,11 @@ def test_embeddings_are_refused_by_name(gateway):
     assert "embeddings" in str(raised.value)
 
 
+def test_routes_for_other_kinds_of_models(gateway):
+    error = error_of(post(gateway, "/v1/systemone", {"questions": {}, "state": None}))
+    assert error["code"] == "unsupported_model" and "not support" in error["message"]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize(
     ("fields", "param"),
