@@ -51,9 +51,25 @@ def parse_arguments(arguments: list[str]) -> tuple[Namespace, dict[str, Any]]:
         parsed.model = parsed.model_tag
     if parsed.served_model_name is None and Path(parsed.model).is_dir():
         parsed.served_model_name = [Path(parsed.model).resolve().name]
-    validate_parsed_serve_args(parsed)
+    _refuse_other_servers(parser, parsed)
+    try:
+        validate_parsed_serve_args(parsed)
+    except (TypeError, ValueError) as error:
+        parser.error(str(error).removeprefix("Error: "))
     given = vars(parsed).pop("guided")
     return parsed, given
+
+
+def _refuse_other_servers(parser: argparse.ArgumentParser, args: Namespace) -> None:
+    """vLLM's ways to serve that are not ours: they would be without constraints, or are not there."""
+    for flag, given in (
+        ("--grpc", args.grpc),
+        ("--grpc-port", args.grpc_port is not None),
+        ("--api-server-count", not args.headless and args.api_server_count not in (None, 1)),
+        ("--data-parallel-multi-port-external-lb", args.data_parallel_multi_port_external_lb),
+    ):
+        if given:
+            parser.error(f"{flag}: guided-server is one process that speaks HTTP")
 
 
 def take_keys(args: Namespace) -> list[str]:

@@ -76,11 +76,15 @@ def configure_vllm(args: Namespace, log_format: str) -> None:
     """Applies vLLM's own flags of logging, to this process and those of the engine, with our format under them."""
     from vllm.config.logging import LoggingConfig
     from vllm.logger import configure_logging_from_args
+    from vllm.logging_utils.uvicorn_logging import UvicornAccessLogFilter
 
     if log_format == "json" and getattr(args, "logging_config", None) is None:
         args.logging_config = LoggingConfig(formatter="json")
     configure_logging_from_args(args)
     configure(log_format)  # over what that made of vLLM's logger
+    hidden = [path.strip() for path in (args.disable_access_log_for_endpoints or "").split(",") if path.strip()]
+    if log_format == "json" and hidden:  # for text it is in the configuration that uvicorn gets
+        logging.getLogger("uvicorn.access").addFilter(UvicornAccessLogFilter(hidden))
 
 
 def of_uvicorn(log_format: str, config: dict[str, Any] | None) -> dict[str, Any] | None:

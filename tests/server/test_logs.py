@@ -78,6 +78,24 @@ def test_text_has_them_too():
     assert error.startswith("ERROR ") and error.endswith("request x ended [r-1 team]")
 
 
+def test_paths_whose_access_is_not_logged(capsys):
+    from server.command_line import parse_arguments
+
+    before = logging.getLogger("uvicorn.access").filters[:]
+    for log_format in ("json", "text"):
+        args, _ = parse_arguments(["--model", "a/b", "--disable-access-log-for-endpoints", "/health,/ready"])
+        logs.configure_vllm(args, log_format)
+        logger = logging.getLogger("uvicorn.access")
+        if log_format == "text":
+            assert logger.filters == before
+            continue
+        for path in ("/health", "/v1/models"):
+            logger.warning('%s - "%s %s HTTP/%s" %d', "1.2.3.4", "GET", path, "1.1", 200)
+        logger.filters = before
+    said = capsys.readouterr().err
+    assert "/v1/models" in said and "/health" not in said
+
+
 def test_the_access_log_of_uvicorn_tells_id_and_caller():
     import uvicorn
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from server.bedrock.settings import BedrockSettings
-from server.command_line import parse_arguments
+from server.command_line import parse_arguments, take_keys
 from server.settings import Settings, read_settings
 from tests.live_server import ROOT
 
@@ -108,6 +108,29 @@ def test_unknown_flags_are_errors(capsys):
     with pytest.raises(SystemExit):
         parse_arguments(["--max-modle-len", "128"])
     assert "max-modle-len" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [["--grpc"], ["--api-server-count", "2"]])
+def test_ways_to_serve_that_are_not_ours_are_refused(flags, capsys):
+    with pytest.raises(SystemExit):
+        parse_arguments(["--model", "a/b", *flags])
+    assert f"{flags[0]}: guided-server is one process" in capsys.readouterr().err
+
+
+def test_flags_that_do_not_go_together_are_an_error_not_a_traceback(capsys):
+    with pytest.raises(SystemExit):
+        parse_arguments(["--model", "a/b", "--enable-auto-tool-choice"])
+    assert "requires --tool-call-parser" in capsys.readouterr().err
+
+
+def test_keys_of_vllm_are_taken_out_of_what_others_log(monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "from the environment")
+    args, _ = parse_arguments(["--model", "a/b", "--api-key", "one", "two"])
+    assert (take_keys(args), args.api_key) == (["one", "two"], None)
+    args, _ = parse_arguments(["--model", "a/b"])
+    assert take_keys(args) == ["from the environment"]
+    monkeypatch.delenv("VLLM_API_KEY")
+    assert take_keys(args) == []
 
 
 def test_the_table_in_the_documentation_is_that_of_the_settings():
