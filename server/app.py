@@ -29,6 +29,7 @@ from server.errors import RequestRefused
 from server.gate import Gate
 from server.keys import KeyRing
 from server.load import Load, LoadReports
+from server.reasoning import end_of_reasoning
 from server.responses import refuse_before_streaming
 from server.routes import guided, models, probes
 from server.routes.embeddings import add_refusals
@@ -66,7 +67,14 @@ async def create_app(
     convention = convention_of(args.tool_call_parser, args.enable_auto_tool_choice, args.model)
     use_where_none_is_set(args, engine.model_config.hf_config.model_type)
     # The first one added is the innermost. All of ours are inside CORS and vLLM's count of requests, so that refusals count.
-    app.add_middleware(ConstraintMiddleware, compile_service=compile_service, convention=convention)
+    app.add_middleware(
+        ConstraintMiddleware,
+        compile_service=compile_service,
+        convention=convention,
+        reasoning_end=end_of_reasoning(
+            args.structured_outputs_config.reasoning_parser, engine.renderer.get_tokenizer()
+        ),
+    )
     app.add_middleware(
         BodyLimits,
         most_bytes=settings.body_bytes,

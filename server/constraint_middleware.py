@@ -22,6 +22,7 @@ from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused
 from server.guided_fields import (
     REFERENCE,
+    Wanted,
     looks_guided,
     read_constraint,
     read_reference,
@@ -34,7 +35,7 @@ from server.guided_fields import (
 from server.handover import HandedOver, hand_over, named_backend
 from server.report import Report, refuse_several_answers, reporting
 from server.request_body import is_json, parse_body, refuse_lone_surrogates
-from server.request_fields import BUDGETS, CHAT, MODELS, refuse_dropped_fields, refuse_what_is_no_array
+from server.request_fields import BUDGETS, CHAT, COMPLETIONS, MODELS, refuse_dropped_fields, refuse_what_is_no_array
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention
 from server.tools.request import ToolRequest, as_vllm_reads, read_tools
@@ -46,11 +47,22 @@ OWN_PATHS = "/v1/guided/"  # routes that read constraints themselves
 class ConstraintMiddleware:
     """Sits inside authentication: only callers who may generate may have constraints compiled."""
 
-    def __init__(self, app: ASGIApp, compile_service: CompileService, convention: Convention = JSON_CALLS) -> None:
-        """`convention`: how the model writes tool calls."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        compile_service: CompileService,
+        convention: Convention = JSON_CALLS,
+        reasoning_end: str | None = None,
+    ) -> None:
+        """
+        Args:
+            convention: how the model writes tool calls.
+            reasoning_end: the marker after which it answers, if it has begun to think aloud.
+        """
         self.app = app
         self.compile_service = compile_service
         self.convention = convention
+        self.reasoning_end = reasoning_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -115,6 +127,10 @@ class ConstraintMiddleware:
         try:
             compiling = self._compiled(wanted.constraint, caller, wanted.options.fit_budget)
             compiled, fewest = await while_connected(receive, compiling)
+            after_reasoning = None
+            if self.reasoning_end is not None and _may_think(path, wanted):
+                later = wanted.constraint.after(self.reasoning_end)
+                after_reasoning = await while_connected(receive, self.compile_service.compile(later, caller))
         except ConstraintError as error:
             raise wanted.refused(error) from error
         except Overloaded as error:
@@ -131,6 +147,7 @@ class ConstraintMiddleware:
             budget_field=_budget_field(path, body),
             may_be_cut=wanted.may_be_cut,
             report=report,
+            after_reasoning=after_reasoning,
         )
         return pending, forwarded
 
@@ -138,6 +155,11 @@ class ConstraintMiddleware:
         """With the fewest tokens of an answer, where they matter and are known: a worker may have to find that out."""
         compiled = await self.compile_service.compile(constraint, caller)
         return compiled, await compiled.fewest_tokens() if fit_budget else None
+
+
+def _may_think(path: str, wanted: Wanted) -> bool:
+    """May thoughts come before the constraint? In text with tool calls they are text; a marker of the client's is the client's."""
+    return path != COMPLETIONS and wanted.options.after is None and not wanted.may_be_cut
 
 
 def _handed_over(

@@ -53,6 +53,7 @@ class Pending:
         may_be_cut: a stop string of the request may end the answer anywhere.
         budget_field: the request field that limits the answer.
         report: what the response is to tell of it; None: nothing.
+        after_reasoning: the same constraint, after thoughts; None: it holds from the first token in any case.
         taken: the engine has seen it, and what it answers obeys it.
     """
 
@@ -63,7 +64,13 @@ class Pending:
     budget_field: str = "max_tokens"
     may_be_cut: bool = False
     report: Report | None = None
+    after_reasoning: Compiled | None = None
     taken: bool = False
+
+    def place(self, reasoning_ended: bool | None) -> None:
+        """Chooses where the constraint begins. `reasoning_ended`: False where the prompt leaves the model thinking."""
+        if reasoning_ended is False and self.after_reasoning is not None:
+            self.compiled = self.after_reasoning
 
 
 pending_constraint: ContextVar[Pending | HandedOver | None] = ContextVar("pending_constraint", default=None)
@@ -85,6 +92,8 @@ class GuidedEngine(AsyncLLM):
     ) -> AsyncGenerator[RequestOutput, None]:
         """Raises VLLMValidationError or RequestRefused at once, not at the first output: routes then answer with a status."""
         pending = self.admit(prompt, sampling_params)
+        if isinstance(pending, Pending):
+            pending.place(options.get("reasoning_ended"))
         may_break_off = can_continue(prompt, sampling_params) and not self.vllm_config.use_v2_model_runner
         params = with_constraint(sampling_params, pending, request_id, may_break_off=may_break_off)
 
