@@ -35,7 +35,7 @@ from server.guided_fields import (
 from server.handover import HandedOver, hand_over, named_backend
 from server.report import Report, refuse_several_answers, reporting
 from server.request_body import is_json, parse_body, refuse_lone_surrogates
-from server.request_fields import BUDGETS, CHAT, COMPLETIONS, MODELS, refuse_dropped_fields, refuse_what_is_no_array
+from server.request_fields import BUDGETS, CHAT, MODELS, refuse_dropped_fields, refuse_what_is_no_array
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention
 from server.tools.request import ToolRequest, as_vllm_reads, read_tools
@@ -158,8 +158,11 @@ class ConstraintMiddleware:
 
 
 def _may_think(path: str, wanted: Wanted) -> bool:
-    """May thoughts come before the constraint? In text with tool calls they are text; a marker of the client's is the client's."""
-    return path != COMPLETIONS and wanted.options.after is None and not wanted.may_be_cut
+    """May thoughts come before the constraint? In text with tool calls they are text; a marker of the client's is the client's.
+
+    Only of chats does vLLM say whether the prompt leaves the model thinking.
+    """
+    return path == CHAT and wanted.options.after is None and not wanted.may_be_cut
 
 
 def _handed_over(

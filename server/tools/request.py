@@ -61,11 +61,8 @@ def read_tools(body: Mapping[str, Any]) -> ToolRequest | None:
     What vLLM's models refuse by themselves (no tools, a name that none of them has) is left to them.
 
     Raises:
-        RequestRefused: a legacy field, or a tool whose name or parameters make no sense.
+        RequestRefused: a tool whose name or parameters make no sense.
     """
-    for name, instead in LEGACY.items():
-        if body.get(name) is not None:
-            raise RequestRefused(f"{name} is not supported; send {instead}", "not_enforced", name)
     tools, choice = body.get("tools"), body.get("tool_choice", "auto")
     if not isinstance(tools, list) or not tools or choice in ("none", None):
         return None

@@ -133,7 +133,9 @@ def _as_streamed(parser: Any, text: str, request: Any) -> tuple[str | None, list
     """Content and calls of a text that is streamed in one piece."""
     parser._stream_state.prompt_reasoning_checked = parser._stream_state.reasoning_ended = True
     token_ids = parser.model_tokenizer.encode(text, add_special_tokens=False)
-    delta: DeltaMessage | None = parser.parse_delta(text, token_ids, request, None, finished=True)
+    # At the end vLLM gives "{}" to calls whose arguments have not begun; only parsers that hold text back need the end.
+    finished = parser._engine_based
+    delta: DeltaMessage | None = parser.parse_delta(text, token_ids, request, None, finished=finished)
     calls: dict[int, FunctionCall] = {}
     for part in delta.tool_calls if delta is not None else ():
         call = calls.setdefault(part.index, FunctionCall(id=part.id, name="", arguments=""))

@@ -55,9 +55,10 @@ WHOLE = BEGUN + "}}\n</tool_call>"
 
 @pytest.mark.parametrize("choice", ["auto", "required", named("trip")])
 def test_a_call_that_is_cut_off_is_a_call_and_no_text(tokenizer, choice):
-    parsed = parser("hermes", tokenizer).parse(BEGUN, request(choice), True)
-    assert calls(parsed) == [("trip", '{"leg": 1')]
-    assert not parsed[1]
+    for text, arguments in ((BEGUN, '{"leg": 1'), (BEGUN[:30], "")):
+        parsed = parser("hermes", tokenizer).parse(text, request(choice), True)
+        assert calls(parsed) == [("trip", arguments)]
+        assert not parsed[1]
 
 
 def test_a_marker_that_is_cut_off_is_no_call(tokenizer):

@@ -174,8 +174,6 @@ def test_stop_strings_cut_text_and_are_kept_out_of_calls_that_are_required():
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 REFUSED = [
-    ({"functions": [{"name": "f"}]}, "functions", "not_enforced"),
-    ({"function_call": "auto"}, "function_call", "not_enforced"),
     ({"tools": [tool("a b")]}, "tools.0.function.name", "invalid_constraint"),
     ({"tools": [tool("f"), tool("g", [])]}, "tools.1.function.parameters", "invalid_constraint"),
     ({"tools": [{"type": "web_search"}]}, "tools.0.type", "not_enforced"),
@@ -291,6 +289,12 @@ def test_the_compilers_refusal_names_the_tool():
     status, answer = call(app, CHAT, {"messages": [], "tools": TOOLS, "tool_choice": named("weather")})
     assert status == 400
     assert answer["error"]["param"] == "tools.0.function.parameters#/properties/city/x"
+
+
+@pytest.mark.parametrize("field", [{"functions": [{"name": "f"}]}, {"function_call": {"name": "f"}}])
+def test_the_fields_of_2023_are_refused_by_name(field):
+    status, answer = call(ConstraintMiddleware(Route(), FakeCompileService()), CHAT, {"messages": [], **field})
+    assert (status, answer["error"]["param"]) == (400, next(iter(field)))
 
 
 def test_text_completions_have_no_tools():
