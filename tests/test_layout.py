@@ -45,6 +45,7 @@ SERVER_MAY_IMPORT = {
     "guided.index.file",
     "guided.index.token_index",
     "guided.workers",
+    "guided.workers.jobs",
     "guided.workers.messages",
     "guided.constraint",
     "guided.errors",
@@ -52,6 +53,7 @@ SERVER_MAY_IMPORT = {
     "guided.compiler",
     "guided.vocabulary",
     "guided.vllm_adapters.params",
+    "guided.vllm_adapters.reports",
     "guided.vllm_adapters.select",
 }
 FOREIGN = {"vllm", "fastapi", "starlette", "pydantic_settings", "server", "tests", "loadtests"}
