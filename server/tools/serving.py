@@ -116,7 +116,7 @@ def honest(parser_class: type[Parser]) -> type[Parser]:
             if content is None:  # vLLM gives up a list of calls that is not complete
                 content = model_output if reasoning is None else ""
             args, options = self._built_from
-            text, found = _as_streamed(type(self)(*args, **options), content, request)
+            text, found = _as_streamed(type(self)(*args, **options), content, request) if content else (None, [])
             if not found and request.tool_choice == "auto":
                 return parsed
             return reasoning, text, found

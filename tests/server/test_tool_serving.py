@@ -112,6 +112,13 @@ def test_a_named_call_without_a_parser(tokenizer):
         assert calls(parser(NAME, tokenizer).parse(text, request(named("trip")), True)) == [("trip", text)]
 
 
+@pytest.mark.parametrize("name", ["hermes", NAME])
+@pytest.mark.parametrize("choice", ["required", named("trip")])
+def test_of_nothing_no_call_is_made(tokenizer, name, choice):
+    parsed = parser(name, tokenizer).parse("", request(choice), True)
+    assert (calls(parsed), parsed[1]) == ([], None)
+
+
 def test_without_a_parser_the_model_does_not_choose(tokenizer):
     with pytest.raises(VLLMValidationError, match="--tool-call-parser"):
         parser(NAME, tokenizer).adjust_request(request())
