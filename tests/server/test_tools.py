@@ -263,6 +263,22 @@ def test_arguments_with_unions_come_out_in_tags():
         assert dfa.matches(text.encode()), text
 
 
+def test_strings_of_a_union_have_no_second_quotes():
+    parameters = {
+        "type": "object",
+        "properties": {"mode": {"anyOf": [{"enum": ["edit"]}, {"enum": ["view"]}]}},
+        "required": ["mode"],
+    }
+    body = {"tools": [tool("open", parameters)], "tool_choice": "required"}
+    tags = "<tool_call>\n<function=open>\n<parameter=mode>{}</parameter>\n</function>\n</tool_call>"
+    dfa = automaton(wanted_by(body, NativeFormat("qwen3_coder", "qwen_3_coder")))
+    for value, allowed in (("edit", True), ("view", True), ('"edit"', False), ("other", False)):
+        assert dfa.matches(tags.format(value).encode()) == allowed, value
+    dfa = automaton(wanted_by(body))
+    assert dfa.matches(hermes("open", '{"mode": "edit"}').encode())
+    assert not dfa.matches(hermes("open", '{"mode": "\\"edit\\""}').encode())
+
+
 # --- through the middleware -------------------------------------------------------------------------------------------
 
 
