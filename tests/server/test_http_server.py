@@ -6,9 +6,12 @@ import asyncio
 import os
 import signal
 import socket
+import ssl
+import subprocess
 from types import SimpleNamespace
 
 import httpx
+import pytest
 from fastapi import FastAPI
 from starlette.responses import StreamingResponse
 
@@ -42,8 +45,8 @@ class Engine:
 class Running:
     """A server in this event loop, one stream of which has begun."""
 
-    def __init__(self, seconds: int) -> None:
-        args, _ = parse_arguments(["--model", "a/b", "--shutdown-timeout", str(seconds)])
+    def __init__(self, seconds: int, *flags: str) -> None:
+        args, _ = parse_arguments(["--model", "a/b", "--shutdown-timeout", str(seconds), *flags])
         self.engine, self.go_on, app = Engine(), asyncio.Event(), FastAPI()
         app.state.availability = self.availability = Availability(self.engine)
         app.state.engine_client = self.engine
@@ -168,3 +171,26 @@ def test_the_admin_port_has_other_routes():
         await running.task
 
     run(scenario)
+
+
+def test_tls_by_the_flags_of_vllm(tmp_path):
+    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    made += ["-keyout", key, "-out", certificate, "-subj", "/CN=here", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(made, check=True, capture_output=True)
+
+    async def main() -> None:
+        running = Running(1, "--ssl-keyfile", key, "--ssl-certfile", certificate)
+        async with httpx.AsyncClient(verify=ssl.create_default_context(cafile=certificate)) as client:
+            while not (hasattr(running.app.state, "server") and running.app.state.server.started):
+                await asyncio.sleep(0.01)
+            for url in (running.url, running.admin_url):
+                assert (await client.get(url.replace("http:", "https:") + "/ready")).status_code == 200
+                with pytest.raises(httpx.TransportError):
+                    await client.get(url + "/ready")
+        await signalled(running)
+        assert await running.task is False
+        for one in running.sockets:
+            one.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
