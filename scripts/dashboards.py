@@ -127,11 +127,7 @@ CONSTRAINTS = [
         "Each constraint that is asked for: found in memory, on disk, in Redis, or compiled.",
     ),
     Panel("Found, not compiled", "percentunit", {"hit rate": f"{FOUND} / ({FOUND} + {COMPILED})"}),
-    Panel(
-        "Wall time of a compilation",
-        "s",
-        {"mean": f"{per_second('guided_compilation_seconds_total', PODS)} / {COMPILED}"},
-    ),
+    Panel("Wall time of a compilation", "s", quantiles("guided_compilation_seconds", by=PODS)),
     Panel("Refused by a worker", "ops", {"{{code}}": per_second("guided_refusals_total", PODS, "code")}),
     Panel(
         "Workers",
@@ -152,10 +148,43 @@ CONSTRAINTS = [
     Panel("Bytes of indexes", "bytes", {"{{tier}}": f"sum by (tier) (guided_cache_bytes{{{PODS}}})"}),
     Panel("Dropped to make room", "ops", {"{{tier}}": per_second("guided_cache_evictions_total", PODS, "tier")}),
     Panel("Constraints in memory", "short", {"{{pod}}": f"sum by (pod) (guided_cache_entries{{{PODS}}})"}),
+    Panel(
+        "Wait for a constraint",
+        "s",
+        quantiles("guided_constraint_wait_seconds", by=PODS),
+        "From a constraint to its index, found or compiled.",
+    ),
+    Panel("States of an index", "short", quantiles("guided_index_states", by=PODS), "When it is compiled."),
+    Panel("Bytes of an index", "bytes", quantiles("guided_index_bytes", by=PODS), "When it is compiled."),
+]
+
+CONSTRAINED = f'{PODS},kind!="none"'
+ANSWERS = [
+    Panel("Constrained requests by kind", "reqps", {"{{kind}}": per_second("guided_requests_total", CONSTRAINED, "kind")}),
+    Panel(
+        "How requests end",
+        "reqps",
+        {"{{outcome}}": per_second("guided_requests_total", PODS, "outcome")},
+        "truncated: cut off by max_tokens; abandoned: the client left first.",
+    ),
+    Panel("Refused, by code", "reqps", {"{{code}}": per_second("guided_refused_requests_total", PODS, "code")}),
+    Panel("Time to first token, constrained", "s", quantiles("guided_time_to_first_token_seconds", by=PODS)),
+    Panel("Time between tokens, constrained", "s", quantiles("guided_inter_token_seconds", by=PODS)),
+    Panel("Whole request, constrained", "s", quantiles("guided_request_seconds", by=PODS)),
+    Panel(
+        "Answers at the end of their tokens",
+        "reqps",
+        {
+            "cut off": per_second("guided_truncated_answers_total", PODS),
+            "complete, all tokens used": per_second("guided_budget_bound_answers_total", PODS),
+        },
+        "Complete answers that used all of their tokens were shaped by max_tokens: it may be too small.",
+    ),
 ]
 
 DASHBOARDS = {
     "constraints": ("Guided server: constraints", CONSTRAINTS),
+    "answers": ("Guided server: constrained answers", ANSWERS),
     "service": ("Guided server: service", SERVICE),
     "engine": ("Guided server: engine", ENGINE),
 }

@@ -6,6 +6,7 @@ from argparse import Namespace
 from typing import Any
 
 from fastapi import FastAPI, Request
+from opentelemetry import trace
 from starlette.responses import Response
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 from vllm.entrypoints.launchers.api_server.routers import register_api_routers
@@ -29,7 +30,9 @@ from server.errors import RequestRefused
 from server.gate import Gate
 from server.keys import KeyRing
 from server.load import Load, LoadReports
+from server.observing_middleware import ObservingMiddleware
 from server.reasoning import end_of_reasoning
+from server.request_metrics import RequestMetrics
 from server.responses import refuse_before_streaming
 from server.routes import guided, models, probes
 from server.routes.embeddings import add_refusals
@@ -38,6 +41,7 @@ from server.settings import Settings
 from server.tools.conventions import convention_of
 from server.tools.list_parser import use_where_none_is_set
 from server.tools.serving import serve_honestly
+from server.tracing import Tracing
 
 _OURS = {"api_key": [""], "enable_request_id_headers": False}
 
@@ -104,12 +108,17 @@ async def create_app(
     # Keys and request ids are ours: an empty key is none to vLLM, and keeps it from looking for one in the environment.
     init_entrypoints_middleware(Namespace(**{**vars(args), **_OURS}), app, tasks)
     app.add_middleware(OpenAIErrors)  # the last one is the outermost
+    registry = get_prometheus_registry()
+    registry.register(CompileMetrics(compile_service))
+    tracing = Tracing(trace.get_tracer("guided-server")) if await engine.is_tracing_enabled() else None
+    app.add_middleware(
+        ObservingMiddleware, record=[RequestMetrics(registry).record], around=None if tracing is None else tracing.span
+    )
     app = sagemaker_standards_bootstrap(app)
     await init_app_state(engine, app.state, args, tasks)
     serve_honestly(app.state)
     refuse_before_streaming(app.state, engine)
     app.state.compile_service = compile_service
-    get_prometheus_registry().register(CompileMetrics(compile_service))
     return app
 
 

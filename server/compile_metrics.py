@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from guided.workers.jobs import COMPILED
 from server.compile_service import DISK, MEMORY, CompileService
 
 
@@ -45,8 +46,9 @@ class CompileMetrics(Collector):
 
     def _compilations(self) -> Iterator[Metric]:
         pool, tally = self._service.pool, self._service.tally
-        yield CounterMetricFamily("guided_compilations", "Constraints compiled", value=tally.found["compiled"])
-        yield CounterMetricFamily("guided_compilation_seconds", "Wall time of their stages", value=tally.seconds)
+        yield CounterMetricFamily("guided_compilations", "Constraints compiled", value=tally.found[COMPILED])
+        for histogram in (tally.seconds, tally.states, tally.bytes):
+            yield from histogram.collect()
         refusals = CounterMetricFamily("guided_refusals", "Constraints refused by a worker", labels=["code"])
         for code, count in tally.refusals.items():
             refusals.add_metric([code], count)

@@ -7,10 +7,13 @@ the workers, who also check the answers that were made with it.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from prometheus_client import Histogram
 
 from guided.cache import Disk, Memory, is_digest
 from guided.constraint import Constraint
@@ -20,6 +23,7 @@ from guided.index.token_index import TokenIndex
 from guided.vocabulary import Vocabulary
 from guided.workers import Overloaded, Pool, Priority
 from guided.workers.jobs import COMPILED
+from server.observation import Obtained, current
 from server.refusals import Refusals
 from server.usage import Usage
 
@@ -75,18 +79,35 @@ class _Flight:
     waiting: int = 0
 
 
+def _compilation_seconds() -> Histogram:
+    buckets = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+    return Histogram("guided_compilation_seconds", "Wall time of a compilation", buckets=buckets, registry=None)
+
+
+def _index_states() -> Histogram:
+    buckets = [10.0**power for power in range(1, 7)]
+    return Histogram("guided_index_states", "States of an index that was compiled", buckets=buckets, registry=None)
+
+
+def _index_bytes() -> Histogram:
+    buckets = [4.0**power for power in range(6, 15)]  # 4 KiB to 256 MiB
+    return Histogram("guided_index_bytes", "Memory of an index that was compiled", buckets=buckets, registry=None)
+
+
 @dataclass(slots=True)
 class Tally:
     """What happened since the start, for the metrics.
 
     Attributes:
         found: constraints that were not in memory, by where their index came from: a tier, or "compiled".
-        seconds: that the compilations took.
+        seconds, states, bytes: of compilations and of the indexes that came of them.
         refusals: by code.
     """
 
     found: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0
+    seconds: Histogram = field(default_factory=_compilation_seconds)
+    states: Histogram = field(default_factory=_index_states)
+    bytes: Histogram = field(default_factory=_index_bytes)
     refusals: Counter[str] = field(default_factory=Counter)
 
 
@@ -152,6 +173,19 @@ class CompileService:
             ConstraintError: the constraint says something that cannot be enforced, or costs more than the limits.
             Overloaded: too many wait already.
         """
+        begin, seen = time.time(), current.get()
+        held, tier = self.holds(constraint.digest), None
+        try:
+            compiled = await self._shared(constraint, caller)
+            tier = MEMORY if held else compiled.found
+            return compiled
+        finally:
+            if seen is not None:
+                seen.kind = constraint.kind
+                seen.obtained = Obtained(begin, time.time(), tier, constraint.digest)
+
+    async def _shared(self, constraint: Constraint, caller: str) -> Compiled:
+        """`compile`; who asks for the same constraint at the same time waits for the same compilation."""
         digest = constraint.digest
         self._usage.count(digest)
         known = self.memory.get(digest)
@@ -178,7 +212,10 @@ class CompileService:
             return self._from_disk(stored)
         outcome = await self._compile_somewhere(constraint, caller)
         self.tally.found[outcome["tier"]] += 1
-        self.tally.seconds += sum(outcome["stages"].values())
+        if outcome["tier"] == COMPILED:
+            self.tally.seconds.observe(sum(outcome["stages"].values()))
+            self.tally.states.observe(outcome["states"])
+            self.tally.bytes.observe(outcome["bytes"])
         self._stages.put(constraint.digest, outcome["stages"], 1)
         stored = await asyncio.to_thread(self.disk.load, constraint.digest) if outcome["closed"] else None
         if not outcome["closed"]:

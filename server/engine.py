@@ -35,6 +35,7 @@ from server.compile_service import Compiled
 from server.continuation import Continuation, can_continue
 from server.errors import RequestRefused
 from server.handover import BackendOfRequest, HandedOver
+from server.observation import current, watched
 from server.report import Report
 from server.request_options import DEFAULTS, RequestOptions, refuse_small_budget
 
@@ -116,9 +117,10 @@ class GuidedEngine(AsyncLLM):
             may_be_cut=pending.may_be_cut,
             decode=self.renderer.get_tokenizer().decode,
         )
-        if pending.report is None:
-            return answers
-        return pending.report.filled(answers, self._reports, request_id, deltas=deltas)
+        if pending.report is not None:
+            answers = pending.report.filled(answers, self._reports, request_id, deltas=deltas)
+        seen = current.get()
+        return answers if seen is None else watched(answers, seen, params.max_tokens, deltas=deltas)
 
     def admit(self, prompt: Any, params: SamplingParams) -> Pending | HandedOver | None:
         """The constraint of the request at hand, taken; what `generate` would refuse only at its first output is refused now.

@@ -10,6 +10,7 @@ import pytest
 
 from scripts.prepare_model import default_target, is_complete
 from tests.live_server import LiveServer
+from tests.trace_collector import Collector
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,11 +39,19 @@ def vocabulary(model_folder: Path):
 
 
 @pytest.fixture(scope="session")
-def server(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+def collector() -> Iterator[Collector]:
+    """What the server's traces go to."""
+    with Collector() as collector:
+        yield collector
+
+
+@pytest.fixture(scope="session")
+def server(model_folder: Path, collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """A real server with the embedded model. GUIDED_TEST_URL names one that is already running instead."""
     running = os.environ.get("GUIDED_TEST_URL")
     if running:
         yield LiveServer.at(running)
         return
-    with LiveServer.started(model_folder, tmp_path_factory.mktemp("server") / "server.log") as live:
+    log = tmp_path_factory.mktemp("server") / "server.log"
+    with LiveServer.started(model_folder, log, collector.flags, collector.environment) as live:
         yield live

@@ -129,7 +129,7 @@ export class RequestPanel {
       ending = choice.finish_reason ?? ending;
     }
     if (report !== null) this.answer.colour(report);
-    byId("legend").hidden = report === null;
+    byId("legend").hidden = !report?.token_mass;
     this.#say(ENDINGS[ending] ?? `Ended: ${ending ?? "the server gave no reason"}.`);
     this.#showFigures(usage, report, first === null ? null : first - begin, performance.now() - begin);
   }
@@ -182,8 +182,8 @@ export class RequestPanel {
       ["tokens/s", rest > 0 && tokens > 1 ? ((tokens - 1) / (rest / 1000)).toFixed(1) : "n/a"],
     ];
     if (report !== null) {
-      figures.push(["forced", report.forced_tokens]);
-      if (report.mass) figures.push(["left, mean", percent(report.mass.mean)], ["left, least", percent(report.mass.min)]);
+      if (report.forced_tokens !== null) figures.push(["forced", report.forced_tokens]);
+      if (report.mass !== null) figures.push(["left, mean", percent(report.mass.mean)], ["left, least", percent(report.mass.min)]);
       figures.push(["index from", report.cache]);
     }
     const items = figures.map(([name, value]) => {

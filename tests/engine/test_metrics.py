@@ -1,28 +1,80 @@
-"""What dashboards and alerts count: refusals too, though no engine sees them."""
+"""What dashboards and alerts count on a live server: refusals too, though no engine sees them."""
 
 from __future__ import annotations
 
-import re
-
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.engine.requests import curl
 from tests.live_server import LiveServer
 
 pytestmark = pytest.mark.engine
+ROUTE = "/v1/completions"
 
 
-def counted(server: LiveServer, status: str) -> float:
-    text = httpx.get(f"{server.url}/metrics", timeout=10).text
-    found = re.search(
-        rf'^http_requests_total{{handler="/v1/completions",method="POST",status="{status}"}} (\S+)$', text, re.M
-    )
-    return float(found[1]) if found else 0.0
+def value(server: LiveServer, name: str, **labels: str) -> float:
+    """Of a series; 0 where nothing was counted yet."""
+    families = text_string_to_metric_families(httpx.get(f"{server.url}/metrics", timeout=10).text)
+    return sum(s.value for f in families for s in f.samples if s.name == name and labels.items() <= s.labels.items())
+
+
+def complete(server: LiveServer, **fields) -> int:
+    return curl(server, ROUTE, {"model": server.model, "prompt": "Code: ", "max_tokens": 24, **fields})[0]
 
 
 def test_refused_constraints_are_counted(server):
-    before = counted(server, "4xx")
-    status, _ = curl(server, "/v1/completions", {"model": server.model, "prompt": "x", "guided_regex": "(a"})
-    assert status == 400
-    assert counted(server, "4xx") == before + 1
+    http = {"handler": ROUTE, "method": "POST", "status": "4xx"}
+    ours = {"route": ROUTE, "kind": "none", "outcome": "refused"}
+    before = value(server, "http_requests_total", **http), value(server, "guided_requests_total", **ours)
+    code = value(server, "guided_refused_requests_total", code="invalid_constraint")
+    assert complete(server, guided_regxe="a") == 400
+    after = value(server, "http_requests_total", **http), value(server, "guided_requests_total", **ours)
+    assert after == (before[0] + 1, before[1] + 1)
+    assert value(server, "guided_refused_requests_total", code="invalid_constraint") == code + 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_times_of_a_constrained_answer(server, stream):
+    names = ["guided_time_to_first_token_seconds", "guided_inter_token_seconds", "guided_request_seconds"]
+
+    def counts() -> list[float]:
+        return [value(server, f"{name}_count", kind="regex") for name in names]
+
+    def sums() -> list[float]:
+        return [value(server, f"{name}_sum", kind="regex") for name in names]
+
+    counted, summed = counts(), sums()
+    assert complete(server, guided_regex="[a-z]{9} [a-z]{9}", stream=stream) == 200
+    assert counts() == [count + 1 for count in counted]
+    first, between, whole = (after - before for after, before in zip(sums(), summed, strict=True))
+    assert 0 < between < whole and 0 < first < whole
+
+
+def test_an_answer_that_is_cut_off(server):
+    before = value(server, "guided_truncated_answers_total", kind="regex")
+    fields = {"guided_regex": "[a-z]{200}", "max_tokens": 4, "guided_options": {"fit_budget": False}}
+    assert complete(server, **fields) == 200
+    assert value(server, "guided_truncated_answers_total", kind="regex") == before + 1
+    assert value(server, "guided_requests_total", route=ROUTE, kind="regex", outcome="truncated") >= 1
+
+
+def test_an_answer_that_the_budget_ends(server):
+    """The stop token is the last of ten tokens that the pattern leaves no way around."""
+    before = value(server, "guided_budget_bound_answers_total", kind="regex")
+    needed = httpx.post(f"{server.url}/v1/guided/compile", json={"guided_regex": "(0 1 2 3 )"}, timeout=60).json()
+    assert complete(server, guided_regex="(0 1 2 3 )", max_tokens=needed["fewest_tokens"] + 1) == 200
+    assert value(server, "guided_budget_bound_answers_total", kind="regex") == before + 1
+
+
+def test_where_an_index_came_from(server):
+    def waited() -> list[float]:
+        return [value(server, "guided_constraint_wait_seconds_count", tier=tier) for tier in ("compiled", "memory")]
+
+    before, states = waited(), value(server, "guided_index_states_count")
+    pattern = "metrics of [0-9]{3}"
+    httpx.post(f"{server.url}/v1/guided/cache/flush", timeout=60)
+    assert complete(server, guided_regex=pattern) == complete(server, guided_regex=pattern) == 200
+    assert waited() == [before[0] + 1, before[1] + 1]
+    assert value(server, "guided_index_states_count") == states + 1
+    assert value(server, "guided_compilation_seconds_count") == value(server, "guided_compilations_total")
