@@ -160,7 +160,9 @@ CONSTRAINTS = [
 
 CONSTRAINED = f'{PODS},kind!="none"'
 ANSWERS = [
-    Panel("Constrained requests by kind", "reqps", {"{{kind}}": per_second("guided_requests_total", CONSTRAINED, "kind")}),
+    Panel(
+        "Constrained requests by kind", "reqps", {"{{kind}}": per_second("guided_requests_total", CONSTRAINED, "kind")}
+    ),
     Panel(
         "How requests end",
         "reqps",

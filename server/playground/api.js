@@ -70,10 +70,13 @@ async function bodyOf(response) {
   }
 }
 
-/** OpenAI's error body, or the plain string that vLLM's own middleware sends. */
+/** Of OpenAI's error body; in front of the server there may be others, with bodies of their own. */
 function refusalOf(body, status, retryAfter = null) {
   const error = body.error ?? body;
-  if (status === 401) return new Refusal("This server wants an API key: enter it above.", { status });
+  if (status === 401) {
+    const isMissing = error.code !== "invalid_api_key";
+    return new Refusal(isMissing ? "This server wants an API key: enter it above." : "The server does not know this API key.", { status });
+  }
   const message = typeof error === "string" ? error : (error.message ?? JSON.stringify(error));
   const later = retryAfter === null ? "" : ` (try again in ${retryAfter} s)`;
   return new Refusal((message || `HTTP ${status}`) + later, {

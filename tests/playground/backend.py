@@ -15,21 +15,25 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from vllm.entrypoints.serve.middleware.authenticate import AuthenticationMiddleware
 
 from guided.cache import Disk
 from guided.compiler import writable_network
 from guided.errors import ConstraintError
 from guided.limits import Limits
 from guided.workers import Pool, PoolOptions
+from server.allowance import Allowance
+from server.availability import Availability
 from server.compile_service import CompileService
 from server.errors import RequestRefused, from_constraint_error
+from server.gate import Gate
 from server.guided_fields import read_constraint
+from server.keys import KeyRing, from_plain
 from server.routes import guided
 from server.routes.playground import add_playground
 from tests.index.test_token_index import VOCABULARY
@@ -127,15 +131,15 @@ def create_app(backend: Backend, folder: Path) -> FastAPI:
         return StreamingResponse(chunks(backend.script, body, report), media_type="text/event-stream")
 
     class Key:
-        """vLLM's own authentication, with the key that the script says."""
+        """The server's gate, with the key that the script says."""
 
         def __init__(self, app: Any) -> None:
             self.app = app
 
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-            key = backend.script.key
-            app = self.app if key is None else AuthenticationMiddleware(self.app, [key])
-            await app(scope, receive, send)
+            keys = KeyRing(from_plain([backend.script.key]) if backend.script.key else ())
+            available = Availability(SimpleNamespace(errored=False))
+            await Gate(self.app, keys=keys, availability=available, allowance=Allowance())(scope, receive, send)
 
     app.add_middleware(Key)
     return app

@@ -263,9 +263,10 @@ def test_a_key_is_asked_for_and_kept_in_the_session_only(page, script: Script):
 
 
 def test_a_wrong_key_is_refused(page, script: Script):
-    script.key = "right"
-    page["key"].send_keys("wrong", Keys.ENTER)
+    script.key = "the right key of this test"
+    page["key"].send_keys("the wrong key of this test", Keys.ENTER)
     page.until(lambda: page["connection-message"].is_displayed())
+    assert page["connection-message"].text == "The server does not know this API key."
     assert page["key"].get_attribute("aria-invalid") == "true"
 
 
