@@ -107,7 +107,7 @@ async def create_app(
     app.exception_handler(EngineDeadError)(_engine_died)
     # Keys and request ids are ours: an empty key is none to vLLM, and keeps it from looking for one in the environment.
     init_entrypoints_middleware(Namespace(**{**vars(args), **_OURS}), app, tasks)
-    app.add_middleware(OpenAIErrors)  # the last one is the outermost
+    app.add_middleware(OpenAIErrors)  # the last ones are the outermost
     registry = get_prometheus_registry()
     registry.register(CompileMetrics(compile_service))
     tracing = Tracing(trace.get_tracer("guided-server")) if await engine.is_tracing_enabled() else None

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from guided.workers.jobs import COMPILED
-from server.compile_service import DISK, MEMORY, CompileService
+from server.compile_service import COMPILED, DISK, MEMORY, CompileService
 
 
 class CompileMetrics(Collector):
