@@ -22,7 +22,7 @@ class RequestMetrics:
             "guided_requests_total", "Requests by how they ended", ["route", "kind", "outcome"], registry=registry
         )
         self._refused = Counter(
-            "guided_refused_requests_total", "Requests refused, by the code of the error", ["code"], registry=registry
+            "guided_refused_requests_total", "Requests answered with an error, by its code", ["code"], registry=registry
         )
         self._truncated = Counter(
             "guided_truncated_answers_total", "Constrained answers cut off by max_tokens", ["kind"], registry=registry
