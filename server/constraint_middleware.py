@@ -7,7 +7,6 @@ before the first byte of a stream, and it sees the fields that vLLM's models wou
 from __future__ import annotations
 
 import json
-import time
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from guided.constraint import Constraint
 from guided.errors import ConstraintError
 from guided.workers import Overloaded
 from server.callers import ClientLeft, caller_of, overloaded, while_connected
-from server.compile_service import MEMORY, Compiled, CompileService
+from server.compile_service import Compiled, CompileService
 from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused
 from server.guided_fields import (
@@ -33,6 +32,7 @@ from server.guided_fields import (
     without_constraint,
 )
 from server.handover import HandedOver, hand_over, named_backend
+from server.observation import current
 from server.report import Report, refuse_several_answers, reporting
 from server.request_body import is_json, parse_body, refuse_lone_surrogates
 from server.request_fields import BUDGETS, CHAT, MODELS, refuse_dropped_fields, refuse_what_is_no_array
@@ -123,7 +123,6 @@ class ConstraintMiddleware:
         refuse_text_stop_ids(body, wanted.field, self.compile_service.is_text)
         if wanted.options.report:
             refuse_several_answers(body)
-        held, begin = self.compile_service.holds(wanted.constraint.digest), time.monotonic()
         try:
             compiling = self._compiled(wanted.constraint, caller, wanted.options.fit_budget)
             compiled, fewest = await while_connected(receive, compiling)
@@ -135,10 +134,6 @@ class ConstraintMiddleware:
             raise wanted.refused(error) from error
         except Overloaded as error:
             raise overloaded(error) from error
-        report = None
-        if wanted.options.report:
-            tier = MEMORY if held else compiled.found
-            report = Report(wanted.constraint.digest, tier, time.monotonic() - begin)
         pending = Pending(
             compiled,
             wanted.field,
@@ -146,7 +141,7 @@ class ConstraintMiddleware:
             fewest,
             budget_field=_budget_field(path, body),
             may_be_cut=wanted.may_be_cut,
-            report=report,
+            report=_report() if wanted.options.report else None,
             after_reasoning=after_reasoning,
         )
         return pending, forwarded
@@ -155,6 +150,12 @@ class ConstraintMiddleware:
         """With the fewest tokens of an answer, where they matter and are known: a worker may have to find that out."""
         compiled = await self.compile_service.compile(constraint, caller)
         return compiled, await compiled.fewest_tokens() if fit_budget else None
+
+
+def _report() -> Report:
+    seen = current.get()
+    assert seen is not None, "requests are observed from their arrival on"
+    return Report(seen)
 
 
 def _may_think(path: str, wanted: Wanted) -> bool:

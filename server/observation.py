@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from vllm.outputs import RequestOutput
     from vllm.v1.metrics.stats import RequestStateStats
 
+    from guided.vllm_adapters.reports import Measured
+
 UNCONSTRAINED = "none"
 
 COMPLETED, TRUNCATED, REFUSED, FAILED, ABANDONED = "completed", "truncated", "refused", "error", "abandoned"
@@ -63,6 +65,7 @@ class Observation:
         broke: an answer that had begun ended in an error.
         complete: the last byte was handed on.
         left: the client has left before that.
+        measured: the masks of its answer, where the request asked for a report.
     """
 
     route: str
@@ -77,6 +80,7 @@ class Observation:
     max_tokens: int | None = None
     obtained: Obtained | None = None
     answers: list[Finished] = field(default_factory=list)
+    measured: Measured | None = None
 
     @property
     def outcome(self) -> str:

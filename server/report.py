@@ -15,8 +15,9 @@ from typing import Any
 from starlette.types import Message, Send
 from vllm.outputs import RequestOutput
 
-from guided.vllm_adapters.reports import Measured, Reports
+from guided.vllm_adapters.reports import Reports
 from server.errors import RequestRefused
+from server.observation import Observation
 
 FIELD = "guided"  # of the response
 
@@ -26,18 +27,12 @@ class Report:
     """What there is to tell of one constrained answer.
 
     Attributes:
-        digest: of the constraint.
-        cache: the tier that had its index: "memory", "disk", "redis", or "compiled" where none had.
-        compile_seconds: that the request waited for it.
-        tokens: of the answer, the stop token included.
-        measured: by the worker; None where the answer is not there yet, or the worker cannot tell.
+        seen: the request, whose constraint has been obtained.
+        tokens: of the answer, the stop token included; None until it is there. By then `seen.measured` is too, if the worker can tell.
     """
 
-    digest: str
-    cache: str
-    compile_seconds: float
+    seen: Observation
     tokens: int | None = None
-    measured: Measured | None = None
 
     async def filled(
         self, outputs: AsyncGenerator[RequestOutput, None], reports: Reports | None, request_id: str, *, deltas: bool
@@ -55,22 +50,27 @@ class Report:
                 tokens = len(sample.token_ids) + (tokens if deltas else 0)
                 if output.finished:
                     self.tokens = tokens
-                    self.measured = None if reports is None else await reports.read(request_id, tokens)
+                    self.seen.measured = None if reports is None else await reports.read(request_id, tokens)
                 yield output
 
     def body(self) -> dict[str, Any]:
-        mass = None if self.measured is None else self.measured.mass[: self.tokens]
-        allowed = None if self.measured is None else self.measured.allowed[: self.tokens]
-        return {
-            "constraint": self.digest,
-            "cache": self.cache,
-            "compile_ms": round(1000 * self.compile_seconds, 3),
+        """The `guided` object of the response."""
+        obtained, measured = self.seen.obtained, self.seen.measured
+        assert obtained is not None
+        found = {
+            "constraint": obtained.digest,
+            "cache": obtained.tier,
+            "compile_ms": round(1000 * (obtained.end - obtained.begin), 3),
             "tokens": self.tokens,
-            "states": None if self.measured is None else self.measured.states,
-            "forced_tokens": None if allowed is None else allowed.count(1),
-            "mass": {"mean": sum(mass) / len(mass), "min": min(mass)} if mass else None,
-            "token_mass": None if mass is None else [float(f"{value:.4g}") for value in mass],
-            "token_allowed": allowed,
+        }
+        if measured is None:
+            return found | dict.fromkeys(("states", "forced_tokens", "mass", "token_mass", "token_allowed"))
+        return found | {
+            "states": measured.states,
+            "forced_tokens": measured.forced,
+            "mass": {"mean": measured.mean, "min": measured.least},
+            "token_mass": [float(f"{value:.4g}") for value in measured.mass],
+            "token_allowed": measured.allowed,
         }
 
 

@@ -11,6 +11,7 @@ from server.observation import UNCONSTRAINED, Observation
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5)
+_SHARES = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1)
 _WAITING_SECONDS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -54,6 +55,22 @@ class RequestMetrics:
             buckets=_SHORT_SECONDS,
             registry=registry,
         )
+        self._mass = Histogram(
+            "guided_allowed_mass",
+            "Mean probability that the model gave to what the masks of one answer allowed, of requests that asked for a report",
+            ["kind"],
+            buckets=_SHARES,
+            registry=registry,
+        )
+        self._least_mass = Histogram(
+            "guided_least_allowed_mass", "The least of them in one answer", ["kind"], buckets=_SHARES, registry=registry
+        )
+        self._forced = Counter(
+            "guided_forced_tokens_total",
+            "Tokens of these answers that were the only ones allowed",
+            ["kind"],
+            registry=registry,
+        )
         self._whole = Histogram(
             "guided_request_seconds",
             "Constrained requests that were answered, from arrival to the last byte",
@@ -80,5 +97,9 @@ class RequestMetrics:
                 if answer.tokens > 1:
                     seconds = answer.stats.last_token_ts - answer.stats.first_token_ts
                     self._between.labels(seen.kind).observe(seconds / (answer.tokens - 1))
+        if seen.measured is not None:
+            self._mass.labels(seen.kind).observe(seen.measured.mean)
+            self._least_mass.labels(seen.kind).observe(seen.measured.least)
+            self._forced.labels(seen.kind).inc(seen.measured.forced)
         if seen.kind != UNCONSTRAINED and seen.answers and not seen.broke:
             self._whole.labels(seen.kind).observe(seen.end - seen.begin)

@@ -37,6 +37,19 @@ class Measured:
     allowed: list[int] = field(default_factory=list)
     states: int = 0
 
+    @property
+    def mean(self) -> float:
+        return sum(self.mass) / len(self.mass)
+
+    @property
+    def least(self) -> float:
+        return min(self.mass)
+
+    @property
+    def forced(self) -> int:
+        """How often one token alone was allowed."""
+        return self.allowed.count(1)
+
 
 class Reports:
     """What workers measured, by request."""
@@ -61,13 +74,15 @@ class Reports:
                 logger.warning("reports cannot be written: %s", error)
 
     async def read(self, request_id: str, tokens: int, patience_seconds: float = 2.0) -> Measured | None:
-        """What was measured for an answer of `tokens` tokens, and nobody else reads it; None where it does not come."""
+        """What was measured for an answer of `tokens` tokens, at least one, and nobody else reads it; None where it does not come."""
         path, deadline = self._path(request_id), time.monotonic() + patience_seconds
         while True:
             found = self._read(path)
-            if len(found.mass) >= tokens:
+            if len(found.mass) >= tokens > 0:
                 path.unlink(missing_ok=True)
-                return found
+                return Measured(
+                    found.mass[:tokens], found.allowed[:tokens], found.states
+                )  # the engine may be a step ahead
             if time.monotonic() > deadline:
                 return None
             await asyncio.sleep(_POLL_SECONDS)

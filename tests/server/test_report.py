@@ -10,9 +10,15 @@ import pytest
 
 from guided.vllm_adapters.reports import Measured
 from server.errors import RequestRefused
+from server.observation import Observation, Obtained
 from server.report import Report, refuse_several_answers, reporting
 
-MEASURED = Measured(mass=[0.5, 0.25, 1.0, 1.0], allowed=[9, 1, 1, 5], states=4)
+MEASURED = Measured(mass=[0.5, 0.25, 1.0], allowed=[9, 1, 1], states=4)
+
+
+def made(tokens: int | None = None, measured: Measured | None = None) -> Report:
+    seen = Observation("/v1/completions", obtained=Obtained(100.0, 100.0125, "disk", "abc"), measured=measured)
+    return Report(seen, tokens)
 
 
 def sent(report: Report, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -41,7 +47,7 @@ def body(content: bytes, more: bool = False) -> dict[str, Any]:
 
 @pytest.fixture
 def report() -> Report:
-    return Report("abc", "disk", 0.0125, tokens=3, measured=MEASURED)
+    return made(3, MEASURED)
 
 
 def test_a_json_response_has_it_beside_its_own_fields(report):
@@ -87,11 +93,11 @@ def test_errors_and_other_events_pass_as_they_are(report, messages):
 
 def test_without_an_answer_there_is_nothing_to_report():
     messages = [start("application/json", **{"content-length": "13"}), body(b'{"choices":1}')]
-    assert sent(Report("abc", "memory", 0.0), messages) == messages
+    assert sent(made(), messages) == messages
 
 
 def test_a_worker_that_cannot_tell_leaves_the_rest():
-    found = Report("abc", "memory", 0.0, tokens=2).body()
+    found = made(tokens=2).body()
     assert found["tokens"] == 2
     assert [found[name] for name in ("states", "forced_tokens", "mass", "token_mass", "token_allowed")] == [None] * 5
 

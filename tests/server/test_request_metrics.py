@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client import CollectorRegistry
 
+from guided.vllm_adapters.reports import Measured
 from server.observation import Finished, Observation, Obtained
 from server.request_metrics import RequestMetrics
 from tests.deploy.test_monitoring import declared
@@ -49,6 +50,14 @@ def test_answers_that_end_with_their_budget(registry):
     assert value("guided_truncated_answers_total", {"kind": "regex"}) == 1
     assert value("guided_budget_bound_answers_total", {"kind": "regex"}) == 1
     assert value("guided_time_to_first_token_seconds_count", {"kind": "regex"}) is None  # the engine kept no times
+
+
+def test_pressure_where_it_was_measured(registry):
+    record(registry, kind="json", answers=[], measured=Measured(mass=[0.5, 0.25], allowed=[3, 1], states=2))
+    value = registry.get_sample_value
+    assert value("guided_allowed_mass_sum", {"kind": "json"}) == 0.375
+    assert value("guided_least_allowed_mass_sum", {"kind": "json"}) == 0.25
+    assert value("guided_forced_tokens_total", {"kind": "json"}) == 1
 
 
 def test_one_token_has_no_time_between(registry):
