@@ -20,7 +20,6 @@ export class RequestPanel {
   #model;
   #unauthorised;
   #running = null; // the AbortController of an answer under way
-  #reports = true; // does this server report pressure?
 
   constructor(api, constraint, model, unauthorised) {
     this.#api = api;
@@ -134,20 +133,11 @@ export class RequestPanel {
     this.#showFigures(usage, report, first === null ? null : first - begin, performance.now() - begin);
   }
 
-  /** The chunks of an answer, with the server's report where it has one: older servers refuse to be asked for it. */
-  async *#chunks(fields, signal) {
+  /** The chunks of an answer; of a constrained one with the server's report. */
+  #chunks(fields, signal) {
     const streamed = { ...fields, stream: true, stream_options: { include_usage: true }, return_token_ids: true };
     const constrained = Object.keys(fields).some((name) => name.startsWith("guided_"));
-    if (this.#reports && constrained) {
-      try {
-        yield* this.#api.chat(bodyText({ ...streamed, guided_options: { report: true } }), signal);
-        return;
-      } catch (error) {
-        if (!(error instanceof Refusal) || error.param !== "guided_options.report") throw error;
-        this.#reports = false;
-      }
-    }
-    yield* this.#api.chat(bodyText(streamed), signal);
+    return this.#api.chat(bodyText(constrained ? { ...streamed, guided_options: { report: true } } : streamed), signal);
   }
 
   #clear() {

@@ -47,7 +47,7 @@ class Script:
 
     Attributes:
         tokens: text, probability mass of what was allowed, number of tokens allowed.
-        reports: does the server know `guided_options.report`?
+        measures: does the engine measure pressure? Under vLLM's V2 runner it does not.
         hold_after: tokens after which the stream waits until the client leaves or `let_go` is set.
         breaks: "error": an error event in the middle; "cut": the connection ends in the middle.
         key: what clients must send; None: nothing.
@@ -59,7 +59,7 @@ class Script:
         default_factory=lambda: [("[", 0.004, 1), ("1", 0.7, 10), ("]", 1.0, 3)]
     )
     finish_reason: str = "stop"
-    reports: bool = True
+    measures: bool = True
     hold_after: int | None = None
     breaks: str | None = None
     key: str | None = None
@@ -122,7 +122,7 @@ def create_app(backend: Backend, folder: Path) -> FastAPI:
         body = await request.json()
         backend.script.requests.append(json.loads(json.dumps(body)))
         try:
-            constrained = await enforce(service, body, backend.script)
+            constrained = await enforce(service, body)
         except RequestRefused as refused:
             return refused.response()
         if not body.get("stream"):
@@ -145,12 +145,9 @@ def create_app(backend: Backend, folder: Path) -> FastAPI:
     return app
 
 
-async def enforce(service: CompileService, body: dict[str, Any], script: Script) -> bool:
+async def enforce(service: CompileService, body: dict[str, Any]) -> bool:
     """Is there a constraint? It is compiled, and refused as the gateway does it. Raises RequestRefused."""
-    options = dict(body.get("guided_options") or {})
-    if options.pop("report", None) is not None and not script.reports:
-        raise RequestRefused("guided_options.report is unknown", "invalid_constraint", "guided_options.report")
-    wanted = read_constraint({**body, "guided_options": options or None})
+    wanted = read_constraint(body)
     if wanted is None:
         return False
     try:
@@ -211,14 +208,12 @@ def report_of(script: Script) -> dict[str, Any]:
     """The `guided` object of a last chunk; the stop token counts as a token."""
     mass = [mass for _, mass, _ in script.tokens] + [1.0]
     allowed = [count for _, _, count in script.tokens] + [1]
-    return {
-        "constraint": "0" * 64,
-        "cache": "memory",
-        "compile_ms": 3.2,
-        "tokens": len(mass),
+    measured = {
         "states": 12,
         "forced_tokens": sum(count == 1 for count in allowed),
         "mass": {"mean": sum(mass) / len(mass), "min": min(mass)},
         "token_mass": mass,
         "token_allowed": allowed,
     }
+    told = measured if script.measures else dict.fromkeys(measured)
+    return {"constraint": "0" * 64, "cache": "memory", "compile_ms": 3.2, "tokens": len(mass), **told}
