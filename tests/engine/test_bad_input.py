@@ -48,7 +48,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_", "one constraint"),
     ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "response_format", "one constraint"),
     ({"guided_json": {"type": "object"}, "guided_decoding_backend": "outline"}, "guided_decoding_backend", "outlines"),
-    ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag", "not enforced"),
+    ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag", "is missing"),
     ({"structured_outputs": {"regx": "a"}}, "structured_outputs.regx", "not enforced"),
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema", "missing"),
     ({"guided_regex": "a+", "stop": ["a"]}, "guided_regex", "without containing 'a'"),
