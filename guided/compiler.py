@@ -106,7 +106,7 @@ def build_network(constraint: Constraint, budget: Budget) -> Network:
     network = _front_end(constraint, budget)
     marker, strings = constraint.options.get("after"), constraint.options.get("avoid")
     if marker is not None:
-        read_first(network, marker)
+        read_first(network, marker, constraint.options.get("opening"))
     return network if strings is None else avoiding(network, strings, budget)
 
 

@@ -116,20 +116,26 @@ class Constraint:
             raise InvalidConstraint(f"a structural tag is an object, not {type(value).__name__}", pointer="")
         return cls._make("structural_tag", value, options)
 
-    def after(self, marker: str) -> Constraint:
+    def after(self, marker: str, *, opening: str | None = None) -> Constraint:
         """The constraint holds after the first `marker` of an output; what comes before is any text.
 
+        Args:
+            opening: what the text begins with, where there is any: an output that does not begin with it has no marker either, and
+                the constraint holds from the start. None: there is always some text, if only an empty one.
+
         Raises:
-            InvalidConstraint: the marker is not a string, or empty, or the constraint has one already.
-            LimitExceeded: it is longer than 200 characters.
+            InvalidConstraint: a marker is not a string, or empty, or the constraint has one already.
+            LimitExceeded: one is longer than 200 characters.
         """
-        if not _text("after", marker):
-            raise InvalidConstraint("the marker is empty")
-        if len(marker) > MOST_CHARACTERS:
-            raise LimitExceeded(f"the marker has more than {MOST_CHARACTERS} characters", limit="characters")
+        options = {"after": marker} if opening is None else {"after": marker, "opening": opening}
+        for name, text in options.items():
+            if not _text(name, text):
+                raise InvalidConstraint("the marker is empty")
+            if len(text) > MOST_CHARACTERS:
+                raise LimitExceeded(f"the marker has more than {MOST_CHARACTERS} characters", limit="characters")
         if "after" in self.options:
             raise InvalidConstraint("the constraint comes after a marker already")
-        return self._make(self.kind, self.value, {**self.options, "after": marker})
+        return self._make(self.kind, self.value, {**self.options, **options})
 
     def avoiding(self, strings: Iterable[str]) -> Constraint:
         """As this one, without the outputs that contain one of the strings.

@@ -31,13 +31,13 @@ from server.gate import Gate
 from server.keys import KeyRing
 from server.load import Load, LoadReports
 from server.observing_middleware import ObservingMiddleware
-from server.reasoning import end_of_reasoning
 from server.request_metrics import RequestMetrics
 from server.responses import refuse_before_streaming
 from server.routes import guided, models, probes
 from server.routes.embeddings import add_refusals
 from server.routes.playground import add_playground
 from server.settings import Settings
+from server.thinking.serving import think_first
 from server.tools.conventions import convention_of
 from server.tools.list_parser import use_where_none_is_set
 from server.tools.serving import serve_honestly
@@ -71,14 +71,7 @@ async def create_app(
     convention = convention_of(args.tool_call_parser, args.enable_auto_tool_choice, args.model)
     use_where_none_is_set(args, engine.model_config.hf_config.model_type)
     # The first one added is the innermost. All of ours are inside CORS and vLLM's count of requests, so that refusals count.
-    app.add_middleware(
-        ConstraintMiddleware,
-        compile_service=compile_service,
-        convention=convention,
-        reasoning_end=end_of_reasoning(
-            args.structured_outputs_config.reasoning_parser, engine.renderer.get_tokenizer()
-        ),
-    )
+    app.add_middleware(ConstraintMiddleware, compile_service=compile_service, convention=convention)
     app.add_middleware(
         BodyLimits,
         most_bytes=settings.body_bytes,
@@ -116,6 +109,7 @@ async def create_app(
     )
     app = sagemaker_standards_bootstrap(app)
     await init_app_state(engine, app.state, args, tasks)
+    think_first(app.state, compile_service)  # before the next one, which looks at what this one has taken apart
     serve_honestly(app.state)
     refuse_before_streaming(app.state, engine)
     app.state.compile_service = compile_service

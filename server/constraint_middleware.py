@@ -21,7 +21,6 @@ from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused
 from server.guided_fields import (
     REFERENCE,
-    Wanted,
     looks_guided,
     read_constraint,
     read_reference,
@@ -47,22 +46,11 @@ OWN_PATHS = "/v1/guided/"  # routes that read constraints themselves
 class ConstraintMiddleware:
     """Sits inside authentication: only callers who may generate may have constraints compiled."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        compile_service: CompileService,
-        convention: Convention = JSON_CALLS,
-        reasoning_end: str | None = None,
-    ) -> None:
-        """
-        Args:
-            convention: how the model writes tool calls.
-            reasoning_end: the marker after which it answers, if it has begun to think aloud.
-        """
+    def __init__(self, app: ASGIApp, compile_service: CompileService, convention: Convention = JSON_CALLS) -> None:
+        """`convention`: how the model writes tool calls."""
         self.app = app
         self.compile_service = compile_service
         self.convention = convention
-        self.reasoning_end = reasoning_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -126,10 +114,6 @@ class ConstraintMiddleware:
         try:
             compiling = self._compiled(wanted.constraint, caller, wanted.options.fit_budget)
             compiled, fewest = await while_connected(receive, compiling)
-            after_reasoning = None
-            if self.reasoning_end is not None and _may_think(path, wanted):
-                later = wanted.constraint.after(self.reasoning_end)
-                after_reasoning = await while_connected(receive, self.compile_service.compile(later, caller))
         except ConstraintError as error:
             raise wanted.refused(error) from error
         except Overloaded as error:
@@ -142,7 +126,7 @@ class ConstraintMiddleware:
             budget_field=_budget_field(path, body),
             may_be_cut=wanted.may_be_cut,
             report=_report() if wanted.options.report else None,
-            after_reasoning=after_reasoning,
+            caller=caller,
         )
         return pending, forwarded
 
@@ -156,14 +140,6 @@ def _report() -> Report:
     seen = current.get()
     assert seen is not None, "requests are observed from their arrival on"
     return Report(seen)
-
-
-def _may_think(path: str, wanted: Wanted) -> bool:
-    """May thoughts come before the constraint? In text with tool calls they are text; a marker of the client's is the client's.
-
-    Only of chats does vLLM say whether the prompt leaves the model thinking.
-    """
-    return path == CHAT and wanted.options.after is None and not wanted.may_be_cut
 
 
 def _handed_over(

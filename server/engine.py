@@ -31,13 +31,14 @@ from guided.errors import LimitExceeded
 from guided.vllm_adapters.params import to_extra_args
 from guided.vllm_adapters.reports import Reports
 from guided.workers import Overloaded
-from server.compile_service import Compiled
+from server.compile_service import NOBODY, Compiled
 from server.continuation import Continuation, can_continue
 from server.errors import RequestRefused
 from server.handover import BackendOfRequest, HandedOver
 from server.observation import current, watched
 from server.report import Report
 from server.request_options import DEFAULTS, RequestOptions, refuse_small_budget
+from server.thinking.sections import Sections
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +55,9 @@ class Pending:
         may_be_cut: a stop string of the request may end the answer anywhere.
         budget_field: the request field that limits the answer.
         report: what the response is to tell of it; None: nothing.
-        after_reasoning: the same constraint, after thoughts; None: it holds from the first token in any case.
         taken: the engine has seen it, and what it answers obeys it.
+        caller: whose request it is, where compilations take turns.
+        sections: where the answer begins, on servers that separate thinking from it; None until the prompt is known.
     """
 
     compiled: Compiled
@@ -65,13 +67,9 @@ class Pending:
     budget_field: str = "max_tokens"
     may_be_cut: bool = False
     report: Report | None = None
-    after_reasoning: Compiled | None = None
     taken: bool = False
-
-    def place(self, reasoning_ended: bool | None) -> None:
-        """Chooses where the constraint begins. `reasoning_ended`: False where the prompt leaves the model thinking."""
-        if reasoning_ended is False and self.after_reasoning is not None:
-            self.compiled = self.after_reasoning
+    caller: str = NOBODY
+    sections: Sections | None = None
 
 
 pending_constraint: ContextVar[Pending | HandedOver | None] = ContextVar("pending_constraint", default=None)
@@ -93,8 +91,6 @@ class GuidedEngine(AsyncLLM):
     ) -> AsyncGenerator[RequestOutput, None]:
         """Raises VLLMValidationError or RequestRefused at once, not at the first output: routes then answer with a status."""
         pending = self.admit(prompt, sampling_params)
-        if isinstance(pending, Pending):
-            pending.place(options.get("reasoning_ended"))
         may_break_off = can_continue(prompt, sampling_params) and not self.vllm_config.use_v2_model_runner
         params = with_constraint(sampling_params, pending, request_id, may_break_off=may_break_off)
 

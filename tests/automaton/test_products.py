@@ -78,6 +78,25 @@ def test_anything_and_then_the_marker_and_then_the_answer(marker):
     assert dfa.matches(b"x\xff" + marker.encode() + b"\xff7"), "a special token of this name"
 
 
+def test_text_that_is_optional_begins_with_its_marker():
+    dfa = automaton(guided.Constraint.regex("[0-9]+|<[a-z]+").after("</t>", opening="<t>"))
+    for output in ("12", "<tea", "<t>text</t>12", "<t></t>1", "<t><t></t>1", "\xff<t>\xffä</t>1", "<t>a\xff</t>\xff1"):
+        data = output.encode().replace("\xff".encode(), b"\xff")  # byte 0xFF stands for special tokens
+        assert dfa.matches(data), output
+    for output in (
+        "",
+        "<t>",
+        "<t>12",
+        "</t>12",
+        "text</t>12",
+        "12</t>12",
+        " <t>a</t>1",
+        "<t>a</t>",
+        "<t>a</t><t>b</t>1",
+    ):
+        assert not dfa.matches(output.encode()), output
+
+
 def test_late_rules_come_after_a_marker_too():
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     dfa = automaton(guided.Constraint.json_schema(schema, whitespace="compact").after("!").avoiding(["7"]))
@@ -91,12 +110,14 @@ def test_options_of_a_constraint_are_part_of_its_digest():
     assert plain.avoiding([]) == plain
     assert plain.avoiding(["c", "b", "b"]) == plain.avoiding(["b", "c"]) != plain
     assert plain.avoiding(["b"]).avoiding(["c"]) == plain.avoiding(["b", "c"])
-    assert len({plain.digest, plain.after("x").digest, plain.after("y").digest, plain.avoiding(["x"]).digest}) == 4
+    others = plain.after("x"), plain.after("y"), plain.after("x", opening="y"), plain.avoiding(["x"])
+    assert len({plain.digest, *(other.digest for other in others)}) == 5
     for wrong in (
         lambda: plain.after(""),
         lambda: plain.avoiding([""]),
         lambda: plain.after("\ud800"),
         lambda: plain.after("x").after("y"),
+        lambda: plain.after("x", opening=""),
     ):
         with pytest.raises(InvalidConstraint):
             wrong()

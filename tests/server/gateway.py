@@ -9,7 +9,7 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ START_SECONDS = 600  # where kernels are compiled anew on a busy machine
 
 
 @contextmanager
-def running(model_folder: Path) -> Iterator[LiveServer]:
+def running(model_folder: Path, flags: Sequence[str] = ()) -> Iterator[LiveServer]:
     """A server that answers in milliseconds; what it writes is random, but obeys the constraints. It runs in a thread."""
     from server.settings import Settings, set_environment
 
@@ -31,7 +31,7 @@ def running(model_folder: Path) -> Iterator[LiveServer]:
     from server.lifecycle import engine_config, prepare_compilation
     from tests.server.engine_without_model import engine_without_model
 
-    args, _ = parse_arguments(["--model", str(model_folder)])
+    args, _ = parse_arguments(["--model", str(model_folder), *flags])
     _, config = engine_config(args)
     service = prepare_compilation(Settings(), config)
     port = free_port()

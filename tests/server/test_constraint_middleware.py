@@ -330,31 +330,3 @@ def test_our_own_routes_read_their_constraints_themselves():
     raw = json.dumps({"guided_choice": ["ok"]}).encode()
     status, _ = call(ConstraintMiddleware(route, FakeCompileService()), "/v1/guided/compile", raw)
     assert (status, route.body, route.pending) == (200, raw, None)
-
-
-# --- models that think ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("ended", [True, None, False])
-def test_a_constraint_holds_after_thoughts_where_the_model_has_some(ended):
-    route, service = Route(), FakeCompileService()
-    app = ConstraintMiddleware(route, service, reasoning_end="</think>")
-    assert call(app, CHAT, {"messages": [], "guided_choice": ["ok"]})[0] == 200
-    plain = Constraint.choice(["ok"])
-    route.pending.place(ended)
-    assert route.pending.compiled.constraint == (plain.after("</think>") if ended is False else plain)
-
-
-@pytest.mark.parametrize(
-    ("path", "fields"),
-    [
-        ("/v1/completions", {"prompt": "a", "guided_choice": ["ok"]}),
-        (CHAT, {"messages": [], "guided_choice": ["ok"], "guided_options": {"after": "!"}}),
-        (CHAT, {"messages": []}),
-    ],
-)
-def test_where_no_thoughts_come_first(path, fields):
-    route, service = Route(), FakeCompileService()
-    assert call(ConstraintMiddleware(route, service, reasoning_end="</think>"), path, fields)[0] == 200
-    assert len(service.compiled) == int("guided_choice" in fields)
-    assert route.pending is None or route.pending.after_reasoning is None

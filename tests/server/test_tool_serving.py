@@ -13,7 +13,6 @@ from vllm.exceptions import VLLMValidationError
 from vllm.parser import ParserManager
 from vllm.tokenizers import get_tokenizer
 
-from server.reasoning import end_of_reasoning
 from server.tools.list_parser import NAME, use_where_none_is_set
 from server.tools.serving import HonestChat, honest
 from tests.server.test_tools import TOOLS, named
@@ -156,16 +155,3 @@ def test_the_finish_reason_of_a_call_that_was_cut_off_is_length(monkeypatch, eng
     serving = HonestChat.__new__(HonestChat)
     response = asyncio.run(serving.chat_completion_full_generator(None, results()))
     assert response.choices[0].finish_reason == said
-
-
-def test_the_marker_of_a_reasoning_parser(tokenizer):
-    class Thinking:
-        """A tokenizer with the markers of models that think."""
-
-        def get_vocab(self):
-            return {"<think>": 1, "</think>": 2}
-
-    assert end_of_reasoning("deepseek_r1", Thinking()) == "</think>"
-    assert end_of_reasoning("", tokenizer) is None
-    with pytest.raises(RuntimeError):
-        end_of_reasoning("deepseek_r1", tokenizer)

@@ -1,0 +1,134 @@
+"""In: vLLM's serving objects; out: the same, which compile the constraint of what follows a prompt as soon as they know the prompt.
+
+Between the request's fields, which name the constraint, and the engine's answer lies the chat template, and only what it wrote says
+whether the model is going to think. So this is done where the prompt has been rendered: what is refused here is refused before
+the first byte of a stream, and what /v1/completions asks for never comes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from starlette.datastructures import State
+from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+from vllm.parser.abstract_parser import Parser
+
+from guided.errors import ConstraintError
+from guided.workers import Overloaded
+from server.callers import overloaded
+from server.compile_service import CompileService
+from server.engine import Pending, pending_constraint
+from server.errors import RequestRefused, from_constraint_error
+from server.observation import current
+from server.thinking.parser import markers_of, switched_off, taking_apart
+from server.thinking.sections import Sections, beginning_after
+
+Render = Callable[..., Awaitable[Any]]
+
+
+def think_first(state: State, compile_service: CompileService) -> None:
+    """Changes the serving objects in the application's state, if they separate thinking from answers; constraints come after it then."""
+    renderer = state.online_renderer
+    if not renderer.use_harmony and (renderer.parser is None or renderer.parser.reasoning_parser_cls is None):
+        return
+    thinking = Thinking(renderer, compile_service)
+    renderer.render_chat = thinking.around(renderer.render_chat, lambda rendered: rendered[1][0])
+    renderer.render_responses = thinking.around(renderer.render_responses, lambda rendered: rendered.engine_input)
+    for serving, name in (("openai_serving_chat", "parser_cls"), ("openai_serving_responses", "parser")):
+        holder = getattr(state, serving, None)
+        if holder is not None and thinking.markers is not None:
+            setattr(holder, name, taking_apart(getattr(holder, name)))
+
+
+class Thinking:
+    """Which part of an output the constraint of a request holds for."""
+
+    def __init__(self, renderer: Any, compile_service: CompileService) -> None:
+        self._renderer = renderer
+        self._compile_service = compile_service
+        self._tokenizer = renderer.renderer.get_tokenizer()
+        self._parser: type[Parser] | None = renderer.parser
+        self.markers = None
+        if self._parser is not None and not renderer.use_harmony:
+            self.markers = markers_of(self._parser, self._tokenizer, renderer.model_config)
+        named = self._tokenizer.get_added_vocab()
+        self._boundaries = frozenset(named[name] for name in named if name not in (self.markers or ()))
+        self._decode = partial(self._tokenizer.decode, skip_special_tokens=False)
+
+    def around(self, render: Render, prompt_of: Callable[[Any], Any]) -> Render:
+        """`render`, with the request's constraint made ready for the prompt."""
+
+        async def rendered_first(request: Any, **options: Any) -> Any:
+            pending = self._at_hand()
+            rendered = await render(request, **options)
+            if pending is not None and not isinstance(rendered, ErrorResponse):
+                await self._prepare(pending, request, prompt_of(rendered).get("prompt_token_ids") or ())
+            return rendered
+
+        return rendered_first
+
+    def _at_hand(self) -> Pending | None:
+        """The constraint of the request at hand, if it is one that has to wait for the end of thinking.
+
+        Raises:
+            RequestRefused: nobody knows where thinking ends.
+        """
+        pending = pending_constraint.get()
+        if not isinstance(pending, Pending) or "after" in pending.compiled.constraint.options:
+            return None
+        if self.markers is not None:
+            return pending
+        if pending.may_be_cut:  # that is free text with calls in it, and thinking is free text too
+            return None
+        raise _unknown_format(pending.field)
+
+    async def _prepare(self, pending: Pending, request: Any, prompt: Sequence[int]) -> None:
+        sections = self._sections(request, prompt)
+        pending.sections = sections
+        constraint = sections.constraint(pending.compiled.constraint)
+        if constraint == pending.compiled.constraint:
+            return
+        self._refuse_markers_that_stop(request, pending.field)
+        request.skip_special_tokens = (
+            False  # the markers have to be in the text; the answer has no other special tokens
+        )
+        seen = current.get()
+        before = None if seen is None else seen.obtained
+        try:
+            pending.compiled = await self._compile_service.compile(constraint, pending.caller)
+            pending.fewest_tokens = await pending.compiled.fewest_tokens() if pending.options.fit_budget else None
+        except ConstraintError as error:
+            raise from_constraint_error(error, pending.field) from error
+        except Overloaded as error:
+            raise overloaded(error) from error
+        if seen is not None and seen.obtained is not None and before is not None:  # it is one constraint to the client
+            seen.obtained = replace(seen.obtained, begin=before.begin, digest=before.digest)
+
+    def _sections(self, request: Any, prompt: Sequence[int]) -> Sections:
+        assert self.markers is not None and self._parser is not None
+        start, end = self.markers
+        template_options = self._renderer.effective_chat_template_kwargs(request)
+        wanted = not (
+            template_options.get("continue_final_message")
+            or switched_off(self._parser, self._tokenizer, template_options)
+        )
+        found = beginning_after(prompt, start, end, decode=self._decode, boundaries=self._boundaries, wanted=wanted)
+        return Sections(start, end, found)
+
+    def _refuse_markers_that_stop(self, request: Any, field: str) -> None:
+        vocabulary = self._tokenizer.get_vocab()
+        for marker in self.markers or ():
+            if vocabulary.get(marker) in (getattr(request, "stop_token_ids", None) or ()):
+                message = f"stop_token_ids beside {field}: {marker} would end the output before its answer"
+                raise RequestRefused(message, "not_enforced", "stop_token_ids")
+
+
+def _unknown_format(field: str) -> RequestRefused:
+    message = (
+        f"{field} is not enforced beside this server's reasoning parser, whose format does not say where thinking ends; "
+        'with "guided_options": {"after": MARKER} the constraint holds after the marker'
+    )
+    return RequestRefused(message, "not_enforced", field)
