@@ -106,11 +106,7 @@ class JsonStringEncoder(_RuleEncoder):
         self._beyond_ascii: dict[tuple[str, CharSet], int] = {}  # (kind of encoding, characters) -> rule
 
     def _plan(self, characters: CharSet) -> tuple[ByteSet, int]:
-        raw = characters - _MUST_ESCAPE
-        escaped = characters if self.unicode_escapes else characters & _ONLY_HEX
-        short = byte_set(ord(letter) for letter, value in _SHORT_ESCAPES.items() if value in characters)
-        wide = raw - ASCII
-        single = _ascii_bytes(raw)
+        single, short, wide, escaped = _spellings(characters, self.unicode_escapes)
         if not (wide or escaped or short):
             return single, -1
         return single, _rule(self.network, lambda start, end: self._build(start, wide, short, escaped, end))
@@ -138,6 +134,14 @@ class JsonStringEncoder(_RuleEncoder):
             rule = part() if characters == _WIDE else self.network.rule(lambda: self.network.rule_start[part()])
             known = self._beyond_ascii[(kind, characters)] = rule
         return known
+
+
+@lru_cache(maxsize=4096)
+def _spellings(characters: CharSet, unicode_escapes: bool) -> tuple[ByteSet, ByteSet, CharSet, CharSet]:
+    """Of a set: bytes that are written as they are, letters of short escapes, characters beyond ASCII, those that `\\u` may write."""
+    raw = characters - _MUST_ESCAPE
+    short = byte_set(ord(letter) for letter, value in _SHORT_ESCAPES.items() if value in characters)
+    return _ascii_bytes(raw), short, raw - ASCII, characters if unicode_escapes else characters & _ONLY_HEX
 
 
 @lru_cache(maxsize=256)

@@ -194,7 +194,7 @@ class LazyDfa:
             rule_start=with_room(arrays.rule_start, known_rules, rules),
             set_has_class=with_room(arrays.set_has_class, known_sets, sets),
         )
-        self.network.rule_start[:rules] = source.rule_start
+        self.network.rule_start[:rules] = np.frombuffer(source.rule_start, np.int32)
         self._mirrored = states, edges, rules, sets
         self._split_classes(known_sets)
 
@@ -209,8 +209,8 @@ class LazyDfa:
                     self._add_class(index, inside)
         self.machine.counts[CLASSES] = len(self._class_bytes)
         for row, symbols in enumerate(new_sets, known_sets):
-            for column, members in enumerate(self._class_bytes):
-                self.network.set_has_class[row, column] = (members & symbols) != 0
+            has_class = [(members & symbols) != 0 for members in self._class_bytes]
+            self.network.set_has_class[row, : len(has_class)] = has_class
 
     def _add_class(self, origin: int, members: int) -> None:
         """A new class that was part of class `origin` so far."""

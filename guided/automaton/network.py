@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
+from itertools import repeat
 
 import numpy as np
 
@@ -112,11 +113,18 @@ class Network:
         if not data:
             self.epsilon(source, target)
             return
-        for byte in data[:-1]:
-            following = self.state()
-            self.edge(source, 1 << byte, following)
-            source = following
-        self.edge(source, 1 << data[-1], target)
+        labels = [self.byte_set_id(1 << byte) for byte in data]
+        first, more = len(self.final), len(data) - 1
+        self._edge(source, BYTES, labels[0], first if more else target)
+        if more:  # a chain of states with one edge each
+            edge = len(self.kind)
+            self.first_edge.extend(range(edge, edge + more))
+            self.final.extend(repeat(0, more))
+            self.next_edge.extend(repeat(-1, more))
+            self.kind.extend(repeat(BYTES, more))
+            self.label.extend(labels[1:])
+            self.target.extend(range(first + 1, first + more))
+            self.target.append(target)
 
     def _edge(self, source: int, kind: int, label: int, target: int) -> None:
         self.next_edge.append(self.first_edge[source])

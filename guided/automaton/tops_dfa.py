@@ -15,7 +15,8 @@ class TopsDfa(LazyDfa):
         self.budget = of.budget
         self.machine = new_machine(of.machine.delta.shape[1])
         self.machine.counts[CLASSES] = of.num_classes
-        self.follow()
+        self.machine = self.machine._replace(class_of=of.machine.class_of.copy())
+        self.network = of.network
 
     def tops_of(self, state: int, without_base: bool) -> int:
         """The state here with the top of each stack of the other automaton's state and any stacks below; DEAD if there are only tops.
@@ -42,6 +43,8 @@ class TopsDfa(LazyDfa):
 
     def follow(self) -> None:
         """Takes over what the other automaton has learnt about the network since the last time: before each use of the arrays."""
+        if self.network is self._of.network:  # it is another one for every rule that was built
+            return
         self.network = self._of.network
         for new in range(self.num_classes, self._of.num_classes):
             self._copy_column(new, self._of.split_from[new])

@@ -27,7 +27,9 @@ from guided.automaton.lazy_dfa import new_machine
 from guided.automaton.network import BYTES, CALLS, RESUME
 from guided.automaton.snapshot import Arrays
 from guided.automaton.stack_sets import BELOW, FIRST_CELL, REST, TOP
-from guided.index.kernels import DENSE_COUNT, LISTED, LONGEST_LIST, RANGES, ROW_COUNT
+from guided.index.kernels import RANGES
+from guided.index.reach import READS_ALL
+from guided.index.rows import DENSE_COUNT, FILLED, LISTED, LONGEST_LIST, ROW_COUNT
 from guided.index.slices import NUM_SLICED
 
 _CLOSED = {
@@ -58,7 +60,6 @@ _ROWS = {
 }
 _OTHERS = {"mirrored": (np.int64, 1), "class_bytes": (np.uint8, 1), "late_rules": (np.int64, 1)}
 _LEAST_DELTA = -2  # DEAD, UNKNOWN
-_LEAST_NOTE = -4
 
 
 class OutOfBounds(ValueError):
@@ -140,16 +141,16 @@ def _machine(arrays: Arrays) -> None:
 
 def _growing_rows(arrays: Arrays, vocabulary_size: int) -> None:
     counts, configs = arrays["rows.counts"], int(arrays["counts"][CONFIGS])
-    _true(len(counts) == 5, "rows.counts")
+    _true(len(counts) == 6, "rows.counts")
     rows, dense, listed = (int(counts[slot]) for slot in (ROW_COUNT, DENSE_COUNT, LISTED))
     place, lists, notes = arrays["rows.place"], arrays["rows.lists"], arrays["rows.notes"]
     _true(0 <= rows <= min(len(place), len(arrays["rows.row_hash"])), "rows.place")
     _true(len(place) == len(arrays["rows.row_hash"]), "rows.row_hash")
     _true(0 <= dense <= len(arrays["rows.dense"]) and 0 <= listed <= len(lists), "rows.counts")
-    _true(0 <= counts[3] <= configs, "rows.counts")
+    _true(0 <= counts[FILLED] <= configs, "rows.counts")
     _true(len(notes) == len(arrays["rows.row_of"]) and notes.shape[1] == NUM_SLICED + 1, "rows.notes")
     _within(arrays["rows.row_of"], -1, rows, "rows.row_of")
-    _within(notes[:, :NUM_SLICED], _LEAST_NOTE, configs, "rows.notes")
+    _within(notes[:, :NUM_SLICED], READS_ALL, configs, "rows.notes")
     _true(bool((notes[:, RANGES] == -1).all()), "rows.notes")  # only tops have ranges, and they are not stored
     _table(arrays["rows.table"], rows, "rows.table")
     _rows(place[:rows], arrays["rows.dense"][:dense], lists[:listed], vocabulary_size)

@@ -12,8 +12,8 @@ import numpy as np
 from numba import njit
 
 from guided.automaton.kernels import CONFIGS, DEAD, DONE, FULL
-from guided.index.kernels import DENSE_COUNT, DENSE_ROWS, WANTED, intern_row
-from guided.index.slices import BYTE, DEPTH, NUM_SLICED, SUBTREE_END, TOKEN_START
+from guided.index.rows import DENSE_COUNT, DENSE_ROWS, WANTED, intern_row
+from guided.index.slices import BYTE, DEPTH, NUM_SLICES, SUBTREE_END, TOKEN_START
 from guided.vocabulary import Vocabulary
 
 
@@ -43,8 +43,8 @@ def drop_moves(machine, slices, rows, dead):
             return FULL
         row = rows.dense[rows.counts[DENSE_COUNT]]
         row[:] = 0
-        for slice_ in range(NUM_SLICED + 1):
-            _walk_live(machine, slices, slice_, state, dead, row)
+        for slice_ in range(NUM_SLICES):
+            _walk_live(machine, slices, rows.path, slice_, state, dead, row)
         found = intern_row(rows, row)
         if found < 0:
             return FULL
@@ -53,9 +53,9 @@ def drop_moves(machine, slices, rows, dead):
 
 
 @njit(cache=True)
-def _walk_live(machine, slices, slice_, state, dead, row):
+def _walk_live(machine, slices, path, slice_, state, dead, row):
     """Sets the bits of the slice's tokens that lead from a state to one that is not dead."""
-    path, nodes = slices.path, slices.nodes
+    nodes = slices.nodes
     path[0] = state
     node = slices.begin[slice_]
     while node < slices.begin[slice_ + 1]:

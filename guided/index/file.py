@@ -32,7 +32,7 @@ from guided.index.token_index import TokenIndex
 from guided.limits import Budget
 from guided.vocabulary import Vocabulary
 
-LAYOUT = 2  # of the file
+LAYOUT = 3  # of the file
 STAMP_BYTES = 40  # at the beginning of a file: magic and checksum
 _MAGIC = b"GUIDEDIX"
 _PREAMBLE = 48  # bytes before the header

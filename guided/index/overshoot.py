@@ -97,7 +97,8 @@ def _successors(table: RowTable, state: int) -> np.ndarray:
 def _range_successors(table: RowTable, state: int, ranges: np.ndarray) -> np.ndarray:
     """The same for the tokens of ranges of nodes alone."""
     found, seen = _room(table)
-    return found[: add_range_successors(table.dfa.machine, table.slices, ranges, state, found, seen, 0, 0)]
+    count = add_range_successors(table.dfa.machine, table.slices, table.rows.path, ranges, state, found, seen, 0, 0)
+    return found[:count]
 
 
 def _room(table: RowTable) -> tuple[np.ndarray, np.ndarray]:

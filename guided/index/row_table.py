@@ -9,20 +9,24 @@ import numpy as np
 from guided.automaton.kernels import Machine, NetworkArrays, enter_all
 from guided.automaton.lazy_dfa import LazyDfa, with_room
 from guided.index import kernels
-from guided.index.kernels import (
+from guided.index.reach import UTF8_RANGES, CharSteps, char_steps
+from guided.index.rows import (
     DENSE_COUNT,
     DENSE_ROWS,
     LISTED,
     LISTS,
+    NODE,
     NOTHING,
     ROW_COUNT,
     ROWS,
+    STATE,
     UNKNOWN,
     WANTED,
+    Rows,
 )
-from guided.index.slices import NUM_SLICED, Slices
+from guided.index.slices import DEPTH, NUM_SLICED, Slices
 
-_RANGES = np.array(kernels.UTF8_RANGES, np.int64)
+_RANGES = np.array(UTF8_RANGES, np.int64)
 _MEMO_MASKS = 256  # token lists remembered as masks
 
 
@@ -35,7 +39,7 @@ class RowTable:
 
     def __init__(self, dfa: LazyDfa, slices: Slices) -> None:
         self.dfa, self.slices = dfa, slices
-        self.rows = _new_rows(words=slices.up_to.shape[2])
+        self.rows = _new_rows(slices)
         self._steps = self._char_steps()
         self._steps_classes = dfa.num_classes
         self._listed: dict[int, np.ndarray] = {}
@@ -74,18 +78,19 @@ class RowTable:
     def memory_bytes(self) -> int:
         return sum(array.nbytes for array in self.rows)
 
-    def arrays(self) -> tuple[NetworkArrays, Machine, Slices, kernels.CharSteps, kernels.Rows]:
+    def arrays(self) -> tuple[NetworkArrays, Machine, Slices, CharSteps, Rows]:
         """What every kernel needs, as it is now."""
         if self._steps_classes != self.dfa.num_classes:
             self._steps = self._char_steps()
             self._steps_classes = self.dfa.num_classes
         return self.dfa.network, self.dfa.machine, self.slices, self._steps, self.rows
 
-    def _char_steps(self) -> kernels.CharSteps:
-        return kernels.char_steps(self.dfa.machine.class_of, self.slices.profile, _RANGES)
+    def _char_steps(self) -> CharSteps:
+        return char_steps(self.dfa.machine.class_of, self.slices.profile, _RANGES)
 
     def run(self, kernel: Callable[[], int]) -> None:
-        """As `LazyDfa.run`, making room for rows too."""
+        """As `LazyDfa.run`, making room for rows too. Between two calls of the kernel what it has begun may be finished."""
+        self.rows.progress[STATE] = self.rows.progress[NODE] = -1
 
         def with_room() -> int:
             while True:
@@ -109,11 +114,14 @@ class RowTable:
             notes = np.full((room, NUM_SLICED + 1), UNKNOWN, np.int32)
             notes[: len(self.rows.notes)] = self.rows.notes
             self.rows = self.rows._replace(row_of=row_of, notes=notes)
+        if self.rows.visited.size < room:
+            self.rows = self.rows._replace(visited=np.zeros(room, np.int64))
 
 
-def _new_rows(words: int, rows: int = 64, dense: int = 8) -> kernels.Rows:
-    return kernels.Rows(
-        counts=np.zeros(5, np.int64),
+def _new_rows(slices: Slices, rows: int = 64, dense: int = 8) -> Rows:
+    words = slices.up_to.shape[2]
+    return Rows(
+        counts=np.zeros(6, np.int64),
         row_of=np.empty(0, np.int32),
         place=np.empty(rows, np.int64),
         dense=np.empty((dense, words), np.uint32),
@@ -121,21 +129,24 @@ def _new_rows(words: int, rows: int = 64, dense: int = 8) -> kernels.Rows:
         row_hash=np.empty(rows, np.uint64),
         table=np.full(4 * rows, -1, np.int32),
         notes=np.empty((0, NUM_SLICED + 1), np.int32),
+        visited=np.zeros(0, np.int64),
+        path=np.empty(int(slices.nodes[:, DEPTH].max(initial=0)) + 2, np.int32),
+        progress=np.full(5, -1, np.int64),
     )
 
 
-def _more_rows(rows: kernels.Rows) -> kernels.Rows:
+def _more_rows(rows: Rows) -> Rows:
     used = int(rows.counts[ROW_COUNT])
     table = np.full(2 * rows.table.size, -1, np.int32)
     enter_all(rows.row_hash, used, table)
     return rows._replace(place=_resized(rows.place, used), row_hash=_resized(rows.row_hash, used), table=table)
 
 
-def _more_dense_rows(rows: kernels.Rows) -> kernels.Rows:
+def _more_dense_rows(rows: Rows) -> Rows:
     return rows._replace(dense=_resized(rows.dense, int(rows.counts[DENSE_COUNT])))
 
 
-def _longer_lists(rows: kernels.Rows) -> kernels.Rows:
+def _longer_lists(rows: Rows) -> Rows:
     return rows._replace(lists=_resized(rows.lists, int(rows.counts[LISTED])))
 
 

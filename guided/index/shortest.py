@@ -1,4 +1,4 @@
-"""For every state of a closed index: the fewest tokens to an accepting state. Knows automaton and slices only."""
+"""Where one token leads from a state, and for all states of a closed index the fewest tokens to an accepting one; knows no network."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 
 from guided.automaton.kernels import ACCEPTING, CONFIGS, DEAD, DONE
-from guided.index.kernels import FRONTIER, MIXED, after_character, insert
-from guided.index.slices import BYTE, DEPTH, NUM_SLICED, SUBTREE_END, TOKEN_START
+from guided.index.reach import FRONTIER, MIXED, after_character, insert
+from guided.index.slices import BYTE, DEPTH, NUM_SLICED, NUM_SLICES, SUBTREE_END, TOKEN_START
 
 UNREACHABLE = np.iinfo(np.int32).max
 _CHUNK = 512  # states between two looks at the clock
@@ -63,7 +63,7 @@ def add_successors(network, machine, slices, steps, rows, state, successors, see
         successors: int32[] with room for every state.
         seen: int32[states]: `stamp` where a state was appended.
     """
-    for slice_ in range(NUM_SLICED + 1):
+    for slice_ in range(NUM_SLICES):
         status, found = DONE, MIXED
         if slice_ < NUM_SLICED:
             status, found = _slice_successors(
@@ -73,7 +73,7 @@ def add_successors(network, machine, slices, steps, rows, state, successors, see
             return status, count
         if found == MIXED:
             found = add_range_successors(
-                machine, slices, slices.begin[slice_ : slice_ + 2], state, successors, seen, stamp, count
+                machine, slices, rows.path, slices.begin[slice_ : slice_ + 2], state, successors, seen, stamp, count
             )
         count = found
     return DONE, count
@@ -128,9 +128,9 @@ def _add(successors, seen, stamp, count, target):
 
 
 @njit(cache=True)
-def add_range_successors(machine, slices, ranges, state, successors, seen, stamp, count):
-    """`add_successors` for the tokens of ranges of nodes, as `kernels._walk` takes them, which it has walked before."""
-    path, nodes = slices.path, slices.nodes
+def add_range_successors(machine, slices, path, ranges, state, successors, seen, stamp, count):
+    """`add_successors` for the tokens of ranges of nodes, as `kernels._walk` takes them, between which all moves are known."""
+    nodes = slices.nodes
     path[0] = state
     for place in range(0, ranges.size, 2):
         node = ranges[place]

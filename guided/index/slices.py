@@ -3,7 +3,7 @@
 Inside a JSON string, or under `[^\\n]*`, nearly every token is allowed, and a walk over the trie would find that out
 one node at a time. A slice is a set of tokens written in one alphabet (a *profile*), known by their number of
 characters. If from a state every character of the profile leads on, j times in a row, then all tokens of the slice with
-up to j characters are allowed: one bitwise or. `guided.index.kernels` does that check; only the tokens of the last
+up to j characters are allowed: one bitwise or. `guided.index.reach` does that check; only the tokens of the last
 slice, and of slices that fail it, are walked. The idea of slices is llguidance's ("slicer"); there they are regexes tested
 by containment, here a few steps of the automaton decide.
 """
@@ -20,27 +20,30 @@ from guided.automaton.network import ByteSet, byte_set, special_token_bytes
 from guided.vocabulary import Vocabulary
 from guided.vocabulary.trie import TokenBytes, Trie
 
-PLAIN, PLAIN_UNICODE, QUOTED, OTHER = range(4)
-"""Profiles: printable ASCII but quote and backslash; the same with other scripts; ASCII with quote or backslash; the rest:
-control characters, parts of characters, long tokens, special tokens."""
-NUM_SLICED = 3  # the first three are decided by the check, OTHER is always walked
-MAX_CHARS = 24  # longer tokens are OTHER
+PLAIN, PLAIN_UNICODE, QUOTED, LONG, OTHER = range(5)
+"""Profiles: printable ASCII but quote and backslash; the same with other scripts; ASCII with quote or backslash; the first two with more
+characters, or with the beginning of another one at the end; the rest: control characters, ends of characters, special tokens."""
+NUM_SLICED = 3  # decided by the check; LONG is where PLAIN_UNICODE goes on for ever; OTHER is always walked
+NUM_SLICES = 5
+MAX_CHARS = 24  # longer tokens are LONG or OTHER
 BYTE, DEPTH, SUBTREE_END, TOKEN_START = range(4)  # columns of Slices.nodes
 _INVALID = 255  # bytes that no valid UTF-8 has: never allowed, in no trie
 
 
 class Slices(NamedTuple):
-    """The tries of the four slices behind one another, and the rows of the first three by length."""
+    """The tries of the slices behind one another, and the rows of the first three by length."""
 
-    nodes: np.ndarray  # int32[nodes + 1, 4]: BYTE, DEPTH, SUBTREE_END, TOKEN_START as in `Trie`, indices into all four
+    nodes: (
+        np.ndarray
+    )  # int32[nodes + 1, 4]: BYTE, DEPTH, SUBTREE_END, TOKEN_START as in `Trie`, indices into all of them
     token_ids: np.ndarray  # int32[tokens]
-    begin: np.ndarray  # int32[5]: slice s is nodes begin[s] .. begin[s + 1] - 1
+    begin: np.ndarray  # int32[NUM_SLICES + 1]: slice s is nodes begin[s] .. begin[s + 1] - 1
     up_to: np.ndarray  # uint32[NUM_SLICED, MAX_CHARS + 1, words]: tokens with at most so many characters
     has_length: np.ndarray  # uint8[NUM_SLICED, MAX_CHARS + 1]: the slice has a token of so many characters
     longest: np.ndarray  # int64[NUM_SLICED]: characters of the slice's longest token
     profile: np.ndarray  # uint8[NUM_SLICED, 128]: ASCII characters of the profile
     unicode: np.ndarray  # uint8[NUM_SLICED]: the profile has all characters beyond ASCII
-    path: np.ndarray  # int32[longest token + 1]: scratch of a walk, the states along the current branch
+    long: np.ndarray  # uint32[words]: the tokens of LONG
 
 
 @lru_cache(maxsize=4)
@@ -51,7 +54,7 @@ def slices_of(vocabulary: Vocabulary) -> Slices:
     chars = np.empty(len(tokens), np.int64)
     _classify(tokens.data, tokens.offsets, group, chars)
     has_text = np.diff(tokens.offsets) > 0
-    tries = [Trie.build(tokens, np.flatnonzero(has_text & (group == profile))) for profile in range(NUM_SLICED)]
+    tries = [Trie.build(tokens, np.flatnonzero(has_text & (group == profile))) for profile in range(OTHER)]
     tries.append(_rest(tokens, np.flatnonzero(has_text & (group == OTHER)), special_token_ids))
     begin = np.cumsum([0] + [len(trie) for trie in tries])
     up_to = _rows_by_length(group, chars, has_text)
@@ -64,7 +67,7 @@ def slices_of(vocabulary: Vocabulary) -> Slices:
         longest=np.array([chars[has_text & (group == p)].max(initial=0) for p in range(NUM_SLICED)], np.int64),
         profile=_profiles(),
         unicode=np.array([0, 1, 0], np.uint8),
-        path=np.empty(max(trie.max_depth for trie in tries) + 1, np.int32),
+        long=pack_bits(has_text & (group == LONG)),
     )
 
 
@@ -131,19 +134,35 @@ def _classify(data, offsets, group, chars):
 def _profile_of(piece):
     count = 0
     pending = 0  # continuation bytes that the current character still needs
+    lead = 0
     special = quoted = beyond = False
     for byte in piece:
         if byte == 0xC0 or byte == 0xC1 or byte >= 0xF5:
             return _INVALID, 0
         if (byte & 0xC0) == 0x80:
-            special = special or pending == 0
+            special = special or pending == 0 or _is_ill_formed(lead, byte)
             pending -= 1
+            lead = 0
             continue
         special = special or pending != 0 or byte < 0x20
         quoted = quoted or byte == 0x22 or byte == 0x5C
         beyond = beyond or byte >= 0x80
         pending = 0 if byte < 0x80 else 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
+        lead = byte
         count += 1
-    if special or pending != 0 or count > MAX_CHARS or (quoted and beyond):
+    if special or (quoted and (beyond or count > MAX_CHARS)):
         return OTHER, count
+    if pending != 0 or count > MAX_CHARS:
+        return LONG, count
     return (QUOTED if quoted else PLAIN_UNICODE if beyond else PLAIN), count
+
+
+@njit(cache=True)
+def _is_ill_formed(lead, second):
+    """Does no character begin with these bytes? See table 3-7 of the Unicode standard."""
+    return (
+        (lead == 0xE0 and second < 0xA0)
+        or (lead == 0xED and second > 0x9F)
+        or (lead == 0xF0 and second < 0x90)
+        or (lead == 0xF4 and second > 0x8F)
+    )

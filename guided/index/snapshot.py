@@ -12,12 +12,13 @@ from guided.automaton import snapshot as automaton_snapshot
 from guided.automaton.network import Network
 from guided.automaton.snapshot import Arrays
 from guided.errors import LimitExceeded
-from guided.index.kernels import DENSE_COUNT, LISTED, ROW_COUNT, Rows
+from guided.index.rows import DENSE_COUNT, LISTED, ROW_COUNT, SCRATCH, Rows
 from guided.index.token_index import TokenIndex
 from guided.limits import Budget
 from guided.vocabulary import Vocabulary
 
 _PREFIX = "rows."  # of the arrays of Rows, in a growing index
+_KEPT = tuple(name for name in Rows._fields if name not in SCRATCH)
 _USED = {"place": ROW_COUNT, "row_hash": ROW_COUNT, "dense": DENSE_COUNT, "lists": LISTED}
 
 
@@ -42,14 +43,14 @@ def closed(arrays: Arrays, vocabulary: Vocabulary) -> TokenIndex:
 def growing(arrays: Arrays, vocabulary: Vocabulary, rebuild: Callable[[], Network], budget: Budget) -> TokenIndex:
     """See `guided.automaton.snapshot.from_arrays` for `rebuild`."""
     index = TokenIndex(automaton_snapshot.from_arrays(arrays, rebuild, budget), vocabulary)
-    index._table.rows = Rows(**{name: arrays[_PREFIX + name] for name in Rows._fields})
+    index._table.rows = index._table.rows._replace(**{name: arrays[_PREFIX + name] for name in _KEPT})
     return index
 
 
 def _growing_arrays(index: TokenIndex) -> Arrays:
     rows = index._table.rows
     arrays = automaton_snapshot.to_arrays(index._dfa)
-    for name in Rows._fields:
+    for name in _KEPT:
         array = getattr(rows, name)
         used = int(rows.counts[_USED[name]]) if name in _USED else len(array)
         arrays[_PREFIX + name] = automaton_snapshot.zeroed(array, used)

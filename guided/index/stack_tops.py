@@ -15,8 +15,9 @@ import numpy as np
 from guided.automaton.kernels import DEAD
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.tops_dfa import TopsDfa
-from guided.index.kernels import RANGES, UNKNOWN
+from guided.index.kernels import RANGES
 from guided.index.row_table import RowTable
+from guided.index.rows import UNKNOWN
 from guided.index.slices import Slices
 from guided.limits import Budget
 

@@ -15,9 +15,9 @@ from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import special_token_bytes
 from guided.index import kernels
 from guided.index.dead_ends import drop_moves
-from guided.index.kernels import DENSE_COUNT, FILLED, LISTED, NOTHING, ROW_COUNT, UNKNOWN
 from guided.index.longest import longest_completion
 from guided.index.row_table import RowTable
+from guided.index.rows import DENSE_COUNT, FILLED, LISTED, NOTHING, ROW_COUNT, UNKNOWN
 from guided.index.shortest import UNREACHABLE, shortest_completions, token_graph
 from guided.index.slices import NUM_SLICED, slices_of
 from guided.index.stack_tops import StackTops
@@ -56,7 +56,7 @@ class TokenIndex:
         states = len(arrays["row_of"])
         table = index._table
         table.rows = table.rows._replace(
-            counts=np.array([rows, len(arrays["dense"]), len(arrays["lists"]), states, NOTHING], np.int64),
+            counts=np.array([rows, len(arrays["dense"]), len(arrays["lists"]), states, NOTHING, 0], np.int64),
             **{name: arrays[name] for name in _STORED_ROWS},
             notes=np.full((states, NUM_SLICED + 1), UNKNOWN, np.int32),
         )
@@ -159,8 +159,8 @@ class TokenIndex:
         """Every reachable state and its row are known."""
         return int(self._table.rows.counts[FILLED]) == self.num_states
 
-    def close(self, budget: Budget | None = None) -> bool:
-        """Computes all states and rows, as far as the budget allows; is_closed afterwards.
+    def close(self, budget: Budget | None = None) -> None:
+        """Computes all states and rows; is_closed afterwards.
 
         Raises:
             LimitExceeded: a limit was reached; what was computed stays usable.
@@ -172,7 +172,6 @@ class TokenIndex:
             limit = int(self._table.rows.counts[FILLED]) + _CHUNK
             self._table.run(lambda: kernels.fill_all(*self._table.arrays(), limit))  # noqa: B023 - called at once
             self._dfa.budget.check("the index", states=self.num_states, memory_bytes=self.memory_bytes)
-        return True
 
     def use_budget(self, budget: Budget) -> None:
         """What the index may cost from now on."""
