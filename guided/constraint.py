@@ -25,6 +25,7 @@ Kind = Literal["json", "regex", "choice", "grammar", "structural_tag"]
 WHITESPACE = ("json_dumps", "compact", "any")
 ADDITIONAL_PROPERTIES = ("declared", "allow")
 PROPERTY_ORDER = ("schema", "any")
+ESCAPES = ("any", "needed")
 GRAMMAR_SYNTAX = ("lark", "gbnf")
 
 
@@ -49,6 +50,7 @@ class Constraint:
         whitespace_pattern: str | None = None,
         additional_properties: str = "declared",
         property_order: str = "schema",
+        escapes: str = "any",
     ) -> Constraint:
         """A JSON Schema: dict, bool, JSON text, or a pydantic model class.
 
@@ -58,11 +60,12 @@ class Constraint:
             additional_properties: "declared": objects that list `properties` get only these where the schema is silent;
                 "allow": the letter of the standard.
             property_order: "schema" or "any".
+            escapes: "any": the model chooses between `é` and `\\u00e9`; "needed": only what JSON must escape is escaped.
 
         Raises:
             InvalidConstraint: not JSON, not an object or boolean, or an option that does not exist.
         """
-        options = _json_options(whitespace, whitespace_pattern, additional_properties, property_order)
+        options = _json_options(whitespace, whitespace_pattern, additional_properties, property_order, escapes)
         return cls._make("json", _schema_value(schema), options)
 
     @classmethod
@@ -101,16 +104,17 @@ class Constraint:
         whitespace_pattern: str | None = None,
         additional_properties: str = "declared",
         property_order: str = "schema",
+        escapes: str = "any",
     ) -> Constraint:
         """Free text and constraints of other kinds between markers: dict or JSON text, in either form of vLLM 0.32.
 
         Args:
-            whitespace, whitespace_pattern, additional_properties, property_order: of `json_schema`, for each schema in it.
+            whitespace, whitespace_pattern, additional_properties, property_order, escapes: of `json_schema`, for each schema in it.
 
         Raises:
             InvalidConstraint: not JSON, not an object, or an option that does not exist.
         """
-        options = _json_options(whitespace, whitespace_pattern, additional_properties, property_order)
+        options = _json_options(whitespace, whitespace_pattern, additional_properties, property_order, escapes)
         value = _from_text(tag, "structural tag") if isinstance(tag, (str, bytes)) else tag
         if not isinstance(value, dict):
             raise InvalidConstraint(f"a structural tag is an object, not {type(value).__name__}", pointer="")
@@ -224,15 +228,18 @@ def _text(name: str, value: Any, pointer: str | None = None) -> str:
 
 
 def _json_options(
-    whitespace: str, whitespace_pattern: str | None, additional_properties: str, property_order: str
+    whitespace: str, whitespace_pattern: str | None, additional_properties: str, property_order: str, escapes: str
 ) -> dict[str, Any]:
     options: dict[str, Any] = {
         "whitespace": _one_of("whitespace", whitespace, WHITESPACE),
         "additional_properties": _one_of("additional_properties", additional_properties, ADDITIONAL_PROPERTIES),
         "property_order": _one_of("property_order", property_order, PROPERTY_ORDER),
     }
+    # Named only where they are used: digests from before they came still hold.
     if whitespace_pattern is not None:
         options["whitespace_pattern"] = _text("whitespace_pattern", whitespace_pattern)
+    if _one_of("escapes", escapes, ESCAPES) != "any":
+        options["escapes"] = escapes
     return options
 
 

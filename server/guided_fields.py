@@ -29,7 +29,7 @@ BACKENDS = (
     "auto",
 )  # this server's own, and those of vLLM: see `handover`
 OTHER_FIELDS = (REFERENCE, "guided_whitespace_pattern", "guided_decoding_backend", "guided_options")
-JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order")
+JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order", "escapes")
 SWITCHES = ("json_object", "disable_any_whitespace", "disable_additional_properties")  # of structured_outputs
 JSON_OBJECT = {"type": "object"}  # what response_format json_object promises
 

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from guided.constraint import ADDITIONAL_PROPERTIES, GRAMMAR_SYNTAX, PROPERTY_ORDER, WHITESPACE, Constraint
+from guided.constraint import ADDITIONAL_PROPERTIES, ESCAPES, GRAMMAR_SYNTAX, PROPERTY_ORDER, WHITESPACE, Constraint
 from guided.constraint_files import SUFFIXES, choices_of
 from guided.limits import Limits
 
-_SCHEMA_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order")
+_SCHEMA_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order", "escapes")
 
 
 class UsageError(Exception):
@@ -126,6 +126,7 @@ def _add_schema_options(options: argparse._ArgumentGroup) -> None:
     options.add_argument("--whitespace-pattern", metavar="REGEX", help="the same, as a regex")
     options.add_argument("--additional-properties", choices=ADDITIONAL_PROPERTIES)
     options.add_argument("--property-order", choices=PROPERTY_ORDER)
+    options.add_argument("--escapes", choices=ESCAPES)
 
 
 def _add_tokenizer(command: argparse.ArgumentParser) -> None:

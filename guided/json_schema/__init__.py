@@ -24,7 +24,7 @@ def build_network(schema: Any, options: Mapping[str, str], budget: Budget) -> Ne
 
     Args:
         schema: a parsed JSON Schema.
-        options: of `Constraint.json_schema`: whitespace, whitespace_pattern, additional_properties, property_order.
+        options: of `Constraint.json_schema`: whitespace, whitespace_pattern, additional_properties, property_order, escapes.
 
     Raises:
         InvalidConstraint: the schema is malformed, or a reference leads nowhere.

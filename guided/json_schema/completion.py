@@ -9,13 +9,16 @@ from collections.abc import Callable
 
 from guided.json_schema.formulas import Formula, Goal
 from guided.json_schema.objects import Atom
-from guided.json_schema.progress import ObjectProgress, ObjectState
+from guided.json_schema.progress import ObjectProgress, ObjectState, bits
 
 Judge = Callable[[Goal], bool]
 
 
 def plainly_ends(progress: ObjectProgress, state: ObjectState, has_value: Judge) -> bool:
-    """Can the object be completed by the required properties and one more for each clause? False: not in this way."""
+    """Can the object be completed by the required properties, one more for each clause, and the next ones for the number that is needed?
+
+    False: not in this way.
+    """
     return _Plan(progress, state, has_value).complete()
 
 
@@ -38,7 +41,19 @@ class _Plan:
         for clause in self.state.clauses:
             if not any(self._meets(atom) for atom in sorted(clause, key=_ease)):
                 return False
+        self._fill_up()
         return self._counts_fit()
+
+    def _fill_up(self) -> None:
+        """Takes more properties into the plan, the next ones that have values, where a number of them is needed."""
+        missing = self.progress.shape.min_count - self.state.count - len(self.chosen)
+        for position in bits(self.state.left):
+            if missing <= 0:
+                return
+            name = self.progress.names[position]
+            if name not in self.chosen and name not in self.avoided and self.has_value(self.layout.goal(name)):
+                self.chosen[name] = []
+                missing -= 1
 
     def _counts_fit(self) -> bool:
         total = self.state.total + len(self.chosen) + self.unknown

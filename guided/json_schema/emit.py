@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Generic
 
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.encoding import JsonStringEncoder
@@ -24,7 +26,16 @@ from guided.json_schema.normal_form import NormalForm
 from guided.json_schema.number_text import NumberText
 from guided.json_schema.numbers import NumberShape
 from guided.json_schema.objects import ObjectShape
-from guided.json_schema.progress import ArrayProgress, ArrayState, ObjectProgress, ObjectState, Step, reaches_end
+from guided.json_schema.progress import (
+    ArrayProgress,
+    ArrayState,
+    ObjectProgress,
+    ObjectState,
+    Progress,
+    State,
+    Step,
+    reaches_end,
+)
 from guided.json_schema.reading import Shape
 from guided.json_schema.string_text import StringText
 from guided.json_schema.strings import StringShape
@@ -43,7 +54,8 @@ class Emitter:
         self.budget = normal_form.budget
         self.whitespace = Whitespace(self.network, options, self.budget)
         self.any_order = options.get("property_order") == "any"
-        self.strings = StringText(self.network, JsonStringEncoder(self.network), normal_form.languages)
+        encoder = JsonStringEncoder(self.network, unicode_escapes=options.get("escapes") != "needed")
+        self.strings = StringText(self.network, encoder, normal_form.languages)
         self.numbers = NumberText(self.network)
         self.end = self.network.state(
             final=True
@@ -131,7 +143,7 @@ class Emitter:
 
     # --- containers -------------------------------------------------------------------------------------------------
 
-    def _container(self, start: int, brackets: bytes, writer: _Writer, style: Style) -> None:
+    def _container(self, start: int, brackets: bytes, writer: _Writer[State], style: Style) -> None:
         progress = writer.progress
         opened = self.network.state()
         self.network.edge(start, 1 << brackets[0], opened)
@@ -141,12 +153,12 @@ class Emitter:
             self.network.edge(before, 1 << brackets[1], self.end)
         if writer.goes_on(progress.start):
             for inner in self.whitespace.inner_styles(style):
-                first = self.late(lambda inner=inner: self._members_from(writer, brackets, inner, progress.start))
+                first = self.late(partial(self._members_from, writer, brackets, inner, progress.start))
                 before = self.network.state()
                 self.whitespace.opened(opened, inner, before)
                 self.network.call(before, first, self.end)
 
-    def _members_from(self, writer: _Writer, brackets: bytes, inner: Style, state: ArrayState | ObjectState) -> int:
+    def _members_from(self, writer: _Writer[State], brackets: bytes, inner: Style, state: State) -> int:
         """The state where one more member begins; there is one."""
         start = self.network.state()
         if (
@@ -159,9 +171,9 @@ class Emitter:
             self._follow(start, writer, brackets, inner, writer.live(writer.progress.steps(state)))
         return start
 
-    def _choice(self, writer: _Writer, brackets: bytes, inner: Style, state: ArrayState | ObjectState) -> int:
+    def _choice(self, writer: _Writer[State], brackets: bytes, inner: Style, state: State) -> int:
         """The state where one more property goes on after its first quote."""
-        if isinstance(writer, _Properties) and writer.is_chain:
+        if isinstance(writer, _Properties) and isinstance(state, ObjectState) and writer.is_chain:
             chosen = self._chain(writer, brackets, inner, state)
             assert chosen is not None, "somebody asked before whether it goes on"
             return chosen
@@ -188,14 +200,16 @@ class Emitter:
             writer.chosen[(inner, state)] = rest
         return rest
 
-    def _follow(self, source: int, writer: _Writer, brackets: bytes, inner: Style, steps: Iterable[Step]) -> None:
+    def _follow(
+        self, source: int, writer: _Writer[State], brackets: bytes, inner: Style, steps: Iterable[Step[State]]
+    ) -> None:
         """One more member, and then what is left to do after it."""
         for step in steps:
             self.network.call(
                 source, writer.member(step, inner), self._written(writer, brackets, inner, step.following)
             )
 
-    def _written(self, writer: _Writer, brackets: bytes, inner: Style, following: ArrayState | ObjectState) -> int:
+    def _written(self, writer: _Writer[State], brackets: bytes, inner: Style, following: State) -> int:
         """The state after a member. It is the same from wherever the member was reached, so that a half-read name of a
         property has one configuration, however many others were passed over before it."""
         known = writer.written.get((inner, following))
@@ -205,7 +219,7 @@ class Emitter:
             self.network.call(known, rest, self.end)
         return known
 
-    def _build_rest(self, writer: _Writer, brackets: bytes, inner: Style, state: ArrayState | ObjectState) -> int:
+    def _build_rest(self, writer: _Writer[State], brackets: bytes, inner: Style, state: State) -> int:
         """A rule that reads what is left after a member: a comma and more, or the closing bracket."""
         start = self.network.state()
         if writer.progress.may_end(state):
@@ -245,7 +259,7 @@ class Emitter:
         return known
 
 
-class _Writer(ABC):
+class _Writer(ABC, Generic[State]):
     """The members of one container shape: the steps of its progress that lead to an end, and their rules.
 
     Attributes:
@@ -253,24 +267,24 @@ class _Writer(ABC):
     """
 
     opening: ByteSet = 0
-    progress: ArrayProgress | ObjectProgress
+    progress: Progress[State]
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
         self.written: dict[tuple, int] = {}  # (style, state) -> the network's state after a member
         self.chosen: dict[tuple, int | None] = {}  # (style, state) -> where a member of a chain goes on
-        self._live: dict[ArrayState | ObjectState, bool] = {}
+        self._live: dict[State, bool] = {}
 
-    def live(self, steps: Iterator[Step]) -> Iterator[Step]:
+    def live(self, steps: Iterator[Step[State]]) -> Iterator[Step[State]]:
         """The steps whose value exists and after which the container can be completed."""
         satisfiable: Callable[[Goal], bool] = self.emitter.normal_form.satisfiable
         return (step for step in steps if satisfiable(step.goal) and self._is_live(step.following))
 
-    def goes_on(self, state) -> bool:
+    def goes_on(self, state: State) -> bool:
         """May one more member be written?"""
         return any(True for _ in self.live(self.progress.steps(state)))
 
-    def _is_live(self, state) -> bool:
+    def _is_live(self, state: State) -> bool:
         known = self._live.get(state)
         if known is None:
             satisfiable = self.emitter.normal_form.satisfiable
@@ -282,16 +296,18 @@ class _Writer(ABC):
     def always_live(self) -> bool:
         """Every state that live steps lead to can be completed."""
 
-    def plainly_live(self, state) -> bool:
+    def plainly_live(self, state: State) -> bool:
         """The state can be completed, as can be told without search."""
         return False
 
     @abstractmethod
-    def member(self, step: Step, inner: Style) -> int:
+    def member(self, step: Step[State], inner: Style) -> int:
         """A rule that reads the member of a step."""
 
 
-class _Items(_Writer):
+class _Items(_Writer[ArrayState]):
+    progress: ArrayProgress
+
     def __init__(self, emitter: Emitter, shape: ArrayShape) -> None:
         super().__init__(emitter)
         self.progress = ArrayProgress(shape, emitter.normal_form)
@@ -299,24 +315,25 @@ class _Items(_Writer):
     def always_live(self) -> bool:
         return not self.progress.shape.counts  # the shape has a value, and no item changes what follows
 
-    def member(self, step: Step, inner: Style) -> int:
+    def member(self, step: Step[ArrayState], inner: Style) -> int:
         return self.emitter.value_rule(step.goal, inner)
 
 
-class _Properties(_Writer):
+class _Properties(_Writer[ObjectState]):
     opening = 1 << ord('"')
+    progress: ObjectProgress
 
     def __init__(self, emitter: Emitter, shape: ObjectShape) -> None:
         super().__init__(emitter)
         self.progress = ObjectProgress(shape, emitter.normal_form, emitter.any_order)
-        self._links: dict[ObjectState, tuple[list[Step], ObjectState | None]] = {}
+        self._links: dict[ObjectState, tuple[list[Step[ObjectState]], ObjectState | None]] = {}
 
     @property
     def is_chain(self) -> bool:
         """What may come next is the first property that is left, or what may come after that was passed over."""
         return self.progress.is_plain and not self.emitter.any_order
 
-    def link(self, state: ObjectState) -> tuple[list[Step], ObjectState | None]:
+    def link(self, state: ObjectState) -> tuple[list[Step[ObjectState]], ObjectState | None]:
         """Of a chain: the live steps that pass over nothing, and the state after the first property is passed over."""
         known = self._links.get(state)
         if known is None:
@@ -327,13 +344,14 @@ class _Properties(_Writer):
     def always_live(self) -> bool:
         return self.progress.is_plain
 
-    def plainly_live(self, state) -> bool:
+    def plainly_live(self, state: ObjectState) -> bool:
         return plainly_ends(self.progress, state, self.emitter.normal_form.satisfiable)
 
-    def member(self, step: Step, inner: Style) -> int:
+    def member(self, step: Step[ObjectState], inner: Style) -> int:
         if isinstance(step.name, Cell):
             name = self._unknown_name(step.name)
         else:
+            assert step.name is not None, "properties have names"
             name = self.emitter.name_rule(self.progress.names[step.name])
         return self.emitter.member_rule(name, step.goal, inner)
 

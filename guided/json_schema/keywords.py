@@ -6,7 +6,7 @@ values of the wrong type, references that lead nowhere and keywords that cannot 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from guided.errors import ConstraintError, InvalidConstraint, UnsupportedKeyword
@@ -141,6 +141,31 @@ def reachable(document: Document, budget: Budget) -> Iterator[Node]:
                 seen.add(target)
                 worklist.append(target)
         yield node
+
+
+def undeclared_names(nodes: Iterable[Node]) -> dict[str, int]:
+    """Names that neither `properties` nor a fixed value has, but another keyword -> their place in the order of the document."""
+    declared: set[str] = set()
+    mentioned: dict[str, None] = {}
+    for node in sorted(nodes, key=lambda node: node.number):
+        declared.update(node.schema.get("properties", ()))
+        for keyword in ("const", "enum"):
+            declared.update(_names_in(node.schema.get(keyword)))
+        for keyword in ("required", "dependencies", "dependentRequired", "dependentSchemas"):
+            mentioned.update(dict.fromkeys(node.schema.get(keyword, ())))
+    return {name: place for place, name in enumerate(mentioned) if name not in declared}
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    """The names of all properties of a fixed value."""
+    waiting = [value]
+    while waiting:
+        place = waiting.pop()
+        if isinstance(place, dict):
+            yield from place
+            waiting.extend(place.values())
+        elif isinstance(place, list):
+            waiting.extend(member for member in place if isinstance(member, (dict, list)))
 
 
 def targets(node: Node) -> list[Node]:

@@ -54,13 +54,16 @@ class ObjectLayout:
 
     @cached_property
     def known(self) -> tuple[str, ...]:
-        """Every name that the shape mentions: the listed ones first, in order."""
+        """Every name that the shape mentions: the listed ones first, in order, then those that the schema speaks of otherwise."""
         names = dict.fromkeys(self.shape.named)
         names.update(self.shape.required)
         for clause in self.shape.clauses:
             names.update(dict.fromkeys(sorted(atom.name for atom in clause if atom.name is not None)))
         for name_set in self.name_sets:
             names.update(dict.fromkeys(sorted(_listed(name_set))))
+        mentions = self.normal_form.mentions
+        if mentions:  # branches that were merged speak of them in another order than the document does
+            names = dict.fromkeys(sorted(names, key=lambda name: mentions.get(name, -1)))
         if self._tells_names_apart and not self.closed:
             names.update(dict.fromkeys(self._few_names()))
         return tuple(names)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from guided.automaton.char_dfa import CharDfa
 from guided.json_schema.formulas import Formula
 from guided.json_schema.objects import Names
+from guided.json_schema.strings import StringShape
 
 if TYPE_CHECKING:
     from guided.json_schema.normal_form import NormalForm
@@ -70,5 +71,9 @@ class NameLanguages:
 
     def _union(self, formula: Formula) -> CharDfa:
         normal_form = self.normal_form
-        parts = [normal_form.languages.shape(shape) for shape in normal_form.expand(formula, "string")]
+        parts = [
+            normal_form.languages.shape(shape)
+            for shape in normal_form.expand(formula, "string")
+            if isinstance(shape, StringShape)
+        ]
         return reduce(lambda one, other: one.union(other, normal_form.budget), parts) if parts else CharDfa.empty()

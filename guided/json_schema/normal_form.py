@@ -23,7 +23,7 @@ from guided.json_schema.literals import ANY_BOOLEAN, ANY_NULL, Literals
 from guided.json_schema.names import NameLanguages
 from guided.json_schema.numbers import ANY_NUMBER, NumberShape
 from guided.json_schema.objects import ANY_OBJECT, Atom, ObjectShape, from_atom
-from guided.json_schema.reading import Part, Reader, Shape, opposite_atom
+from guided.json_schema.reading import Part, Reader, Shape, meet, opposite_atom
 from guided.json_schema.references import Node
 from guided.json_schema.satisfiable import array_has_value, object_has_value
 from guided.json_schema.strings import ANY_STRING, StringShape
@@ -38,6 +38,7 @@ ANY: dict[str, Shape] = {
     "object": ANY_OBJECT,
 }
 
+CONTAINERS = (ArrayShape, ObjectShape)
 MOST_ALTERNATIVES = 2_000  # of one goal and type
 
 
@@ -55,6 +56,7 @@ class NormalForm:
         self.reader = Reader(formulas)
         self.languages = Languages(budget)
         self.names = NameLanguages(self)
+        self.mentions: dict[str, int] = {}  # see `keywords.undeclared_names`
         self._open: dict[Goal, int] = {}  # goals whose satisfiability is being worked out -> depth
         self._lowest: float = inf  # the outermost open goal that an answer depended on
         self._expanding: dict[tuple[Formula, str], int] = {}  # -> how many values deep it began
@@ -178,11 +180,17 @@ class NormalForm:
 
     def _schema(self, node: Node, kind: str, annotated: bool) -> tuple[Shape, ...]:
         parts = self.reader.parts(node, kind)
-        return () if parts is None else self._conjunction(parts, kind, annotated)
+        try:
+            return () if parts is None else self._conjunction(parts, kind, annotated)
+        except LimitExceeded as error:
+            raise _placed(error, node) from error
 
     def _not_schema(self, node: Node, kind: str) -> tuple[Shape, ...]:
         parts = self.reader.parts(node, kind)
-        return (ANY[kind],) if parts is None else self._violations(parts, kind)
+        try:
+            return (ANY[kind],) if parts is None else self._violations(parts, kind)
+        except LimitExceeded as error:
+            raise _placed(error, node) from error
 
     # --- conjunctions and disjunctions --------------------------------------------------------------------------------
 
@@ -205,23 +213,24 @@ class NormalForm:
                 shapes = tuple(
                     merged
                     for shape in shapes
-                    if (merged := shape.meet(apply_unevaluated(self.formulas, shape, part.formulas[0]))) is not None
+                    if isinstance(shape, CONTAINERS)
+                    and (merged := meet(shape, apply_unevaluated(self.formulas, shape, part.formulas[0]))) is not None
                 )
             else:
                 shapes = self._meet_all(shapes, self._part(part, kind, inner))
             if not shapes:
                 break
         if looks_back and not annotated:
-            shapes = tuple(shape.without_annotations() for shape in shapes)
+            shapes = tuple(_without_annotations(shape) for shape in shapes)
         return shapes
 
     def _part(self, part: Part, kind: str, annotated: bool) -> tuple[Shape, ...]:
         match part.combination:
             case "":
                 shape = part.shape
-                if shape is not None and not annotated and isinstance(shape, (ArrayShape, ObjectShape)):
-                    shape = shape.without_annotations()
-                return () if shape is None else (shape,)
+                if shape is None:
+                    return ()
+                return (shape if annotated else _without_annotations(shape),)
             case "all":
                 return self._product(part.formulas, kind, annotated)
             case "any":
@@ -256,7 +265,7 @@ class NormalForm:
     def _overlap(self, shape: Shape, other: Formula, kind: str) -> bool:
         """May a value of the shape satisfy the other formula?"""
         for candidate in self.expand(other, kind):
-            merged = shape.meet(candidate)
+            merged = meet(shape, candidate)
             if merged is not None and not self.empty(merged):
                 return True
         return False
@@ -282,11 +291,11 @@ class NormalForm:
     def _meet_all(self, ours: tuple[Shape, ...], theirs: tuple[Shape, ...]) -> tuple[Shape, ...]:
         """All intersections that are not empty."""
         if len(ours) == 1 and len(theirs) == 1:
-            merged = ours[0].meet(theirs[0])
+            merged = meet(ours[0], theirs[0])
             return () if merged is None else (merged,)
         if len(ours) * len(theirs) > MOST_ALTERNATIVES * 50:
             self._too_many()
-        met = [merged for one in ours for other in theirs if (merged := one.meet(other)) is not None]
+        met = [merged for one in ours for other in theirs if (merged := meet(one, other)) is not None]
         if len(ours) > 1 or len(theirs) > 1:
             met = [shape for shape in met if not self.empty(shape)]
         return self._tidy(met, "")
@@ -355,16 +364,21 @@ class NormalForm:
         others = [part for part in parts if part.combination != "unevaluated"]
         shapes: list[Shape] = []
         for shape in self._conjunction(others, kind, True):
+            assert isinstance(shape, CONTAINERS)
             violation = violate_unevaluated(self.formulas, shape, formula)
-            merged = None if violation is None else shape.meet(violation)
+            merged = None if violation is None else meet(shape, violation)
             if merged is not None:
-                shapes.append(merged.without_annotations())
+                shapes.append(_without_annotations(merged))
         return tuple(shapes)
 
 
 def is_anything(goal: Goal, normal_form: NormalForm) -> bool:
     """Does the goal allow every value?"""
     return all(ANY[kind] in normal_form.alternatives(goal, kind) for kind in TYPES)
+
+
+def _without_annotations(shape: Shape) -> Shape:
+    return shape.without_annotations() if isinstance(shape, CONTAINERS) else shape
 
 
 def _merge_values(shapes: list[Shape]) -> list[Shape]:
@@ -389,6 +403,11 @@ def _merge_values(shapes: list[Shape]) -> list[Shape]:
     if literals:
         rest.append(Literals(frozenset(literals)))
     return rest
+
+
+def _placed(error: LimitExceeded, node: Node) -> LimitExceeded:
+    """The error with the pointer of the innermost schema in which it came up."""
+    return error if error.pointer is not None else LimitExceeded(error.message, limit=error.limit, pointer=node.pointer)
 
 
 def _pointer(formula: Formula) -> str | None:

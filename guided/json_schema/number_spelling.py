@@ -170,7 +170,7 @@ class NumberSpelling:
             return ()
         if prefix.before != 1 or not prefix.digits or after > MOST_MANTISSA_DIGITS:
             return ()
-        largest = prefix.digits == 1 and not after  # with the largest exponent nothing may follow a leading one
+        largest = _fits_largest_power(prefix)
         key = prefix.negative, after, largest
         known = self._known_powers.get(key)
         if known is None:
@@ -223,7 +223,7 @@ class NumberSpelling:
         """Equal for prefixes with the same completions."""
         relations = tuple(self._relation(prefix, point) for point in self.points)
         residues = tuple(self._residue(prefix, modulus) for modulus in self.moduli)
-        exponent = prefix.before == 1 and prefix.digits > 0 and (prefix.digits == 1 and prefix.after is None, True)
+        exponent = prefix.before == 1 and prefix.digits > 0 and (_fits_largest_power(prefix), True)
         single_zero = prefix.before == 1 and prefix.digits == 0
         before = prefix.before if prefix.after is None else 0
         return prefix.negative, before, prefix.after, single_zero, exponent, relations, residues
@@ -256,6 +256,12 @@ class NumberSpelling:
             return prefix.digits % modulus, False
         beyond = 10 ** (after - self.places)
         return prefix.digits // beyond % modulus, prefix.digits % beyond != 0
+
+
+def _fits_largest_power(prefix: Prefix) -> bool:
+    """Of one digit before the point: is it below 1.7, whatever follows? Doubles end at 1.797e308."""
+    after = prefix.after or 0
+    return prefix.digits // 10 ** (after - 1) < 17 if after else prefix.digits == 1
 
 
 @cache

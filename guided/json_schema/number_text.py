@@ -6,7 +6,7 @@ that are built as they are reached.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache, lru_cache
 
@@ -50,6 +50,7 @@ def number_part(shape: NumberShape) -> Network | None:
     """The network of the numbers of a shape; None where it has too many states to be laid out as a whole."""
     part = _Part()
     values = shape.finite_values(MOST_LISTED)
+    start: int | None
     if shape == ANY_NUMBER:
         start = part.any_number()
     elif values is not None:
@@ -68,7 +69,7 @@ class _Part:
 
     def __init__(self) -> None:
         self.network = Network()
-        self._powers_of: dict[Hashable, int] = {}
+        self._powers_of: dict[tuple[int, ...], int] = {}
 
     def spelled(self, spelling: NumberSpelling) -> int | None:
         """A state for each kind of prefix; None if these are too many."""
@@ -158,7 +159,7 @@ class _Part:
         """A rule that reads an exponent in any spelling of at most three digits."""
         return self.texts(tuple(powers), _any_powers)
 
-    def texts(self, key: Hashable, texts: Callable[[Hashable], set[str]]) -> int:
+    def texts(self, key: tuple[int, ...], texts: Callable[[tuple[int, ...]], set[str]]) -> int:
         """A rule that reads one of some short texts; deterministic."""
         known = self._powers_of.get(key)
         if known is None:

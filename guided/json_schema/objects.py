@@ -48,6 +48,12 @@ class Atom:
     formula: Formula | None = None
     bound: int = 0
 
+    @property
+    def claim(self) -> Formula:
+        """`formula`, of a kind of atom that has one."""
+        assert self.formula is not None
+        return self.formula
+
 
 Clause = frozenset[Atom]  # one of them holds
 
@@ -126,17 +132,17 @@ ANY_OBJECT = ObjectShape()
 def from_atom(atom: Atom) -> ObjectShape:
     """The objects that satisfy one condition."""
     match atom.kind:
-        case "lacks":
-            return ObjectShape(named={atom.name: (atom.formula,)})
+        case "lacks" if atom.name is not None:
+            return ObjectShape(named={atom.name: (atom.claim,)})
         case "fewer":
             return ObjectShape(max_count=atom.bound - 1)
         case "more":
             return ObjectShape(min_count=atom.bound + 1)
         case "each" if atom.name is not None:
-            return ObjectShape(named={atom.name: (atom.formula,)})
-        case "each":
-            return ObjectShape(general=((atom.names, atom.formula),))
+            return ObjectShape(named={atom.name: (atom.claim,)})
+        case "each" if atom.names is not None:
+            return ObjectShape(general=((atom.names, atom.claim),))
         case "some" if atom.name is not None:
-            named = {} if atom.formula.kind == "true" else {atom.name: (atom.formula,)}
+            named: dict[str, tuple[Formula, ...]] = {} if atom.claim.kind == "true" else {atom.name: (atom.claim,)}
             return ObjectShape(named=named, required={atom.name: None})
     return ObjectShape(clauses=(frozenset({atom}),))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from guided.json_schema.arrays import ArrayShape, Count
 from guided.json_schema.formulas import Formula, Goal
@@ -76,6 +76,18 @@ class Step(Generic[State]):
     following: State
 
 
+class Progress(Protocol[State]):
+    """How a container is written, member by member."""
+
+    start: State
+
+    def may_end(self, state: State) -> bool:
+        """Is the container complete?"""
+
+    def steps(self, state: State) -> Iterator[Step[State]]:
+        """What the next member may be; goals may turn out to have no value."""
+
+
 class ArrayProgress:
     """The steps of one array shape."""
 
@@ -132,7 +144,7 @@ class ObjectProgress:
 
     def required_names(self, state: ObjectState) -> list[str]:
         """Required names that are still to be written."""
-        return [name for position, name in enumerate(self.names) if self.required & state.left & 1 << position]
+        return [self.names[position] for position in bits(self.required & state.left)]
 
     def may_write(self, state: ObjectState, name: str) -> bool:
         """Is the name one that may still be written?"""
@@ -181,11 +193,8 @@ class ObjectProgress:
 
     def known_steps(self, state: ObjectState) -> Iterator[Step[ObjectState]]:
         clauses, left, count = state.clauses, state.left, min(state.count + 1, self._most_count)
-        waiting = left
-        while waiting:
-            bit = waiting & -waiting
-            waiting ^= bit
-            position = bit.bit_length() - 1
+        for position in bits(left):
+            bit = 1 << position
             yield from self._named_steps(position, replace(state, left=left ^ bit, count=count, clauses=clauses))
             if not self.any_order:  # the name is passed over
                 if bit & self.required:
@@ -198,10 +207,9 @@ class ObjectProgress:
             return
         clauses, left = state.clauses, state.left
         if not self.any_order:
-            while left:
-                bit = left & -left
-                left ^= bit
-                clauses = self._passed_over(clauses, self.names[bit.bit_length() - 1])
+            for position in bits(left):
+                clauses = self._passed_over(clauses, self.names[position])
+            left = 0
         first = not (self._counts and state.seen)
         count = min(state.count + 1, self._most_count) if first else state.count
         repeats = state.repeats + (not first and self.shape.max_count is not None)
@@ -279,6 +287,14 @@ class ObjectProgress:
                 frozenset(a for a in clause if not (a.kind == "some" and a.name == name)) for clause in open_clauses
             )
         )
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The positions of the ones of a mask, in ascending order."""
+    while mask:
+        bit = mask & -mask
+        mask ^= bit
+        yield bit.bit_length() - 1
 
 
 def reaches_end(progress, state, has_value: Callable[[Goal], bool]) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
 from typing import Any
 
 from guided.errors import LimitExceeded
@@ -23,6 +22,13 @@ from guided.json_schema.references import Node
 from guided.json_schema.strings import StringShape
 
 Shape = Literals | NumberShape | StringShape | ArrayShape | ObjectShape
+Position = tuple[int, int | None, Formula]  # first and last position (None: to the end) of an array, what holds there
+
+
+def meet(one: Shape, other: Shape) -> Shape | None:
+    """The intersection of two shapes of one type; None where it is plainly empty."""
+    mine: Any = one  # of the same class as the other one, which cannot be said of a union
+    return mine.meet(other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +135,7 @@ class Reader:
         if type_of(value) != kind:
             return None
         if kind == "array":
-            spans = [(position, position, self.formulas.equal(member)) for position, member in enumerate(value)]
+            spans: list[Position] = [(at, at, self.formulas.equal(member)) for at, member in enumerate(value)]
             return [self._length_part(len(value), len(value)), *self._spans(spans)]
         if kind == "object":
             atoms = [Atom("some", name, formula=self.formulas.equal(member)) for name, member in value.items()]
@@ -152,8 +158,8 @@ class Reader:
             if listed == "items"
             else None
         )
-        spans = [(position, position, formula) for position, formula in enumerate(prefix)]
-        if rest in schema:
+        spans: list[Position] = [(position, position, formula) for position, formula in enumerate(prefix)]
+        if rest is not None and rest in schema:
             spans.append((len(prefix), None, schemas(node.child(rest))))
             yield Part(ArrayShape(evaluated=None))
         elif prefix:
@@ -262,7 +268,7 @@ class Reader:
                     lacking = from_atom(opposite_atom(self.formulas, present))
                     both = from_atom(opposite_atom(self.formulas, absent)).meet(lacking)
                     shape = ANY_OBJECT if other == name else ObjectShape(clauses=(frozenset({absent, present}),))
-                    yield Part(shape, () if other == name else (both,))
+                    yield Part(shape, () if other == name or both is None else (both,))
 
     def object_part(self, atoms: list[Atom]) -> Part:
         """The conjunction of conditions; trivial ones are dropped."""
@@ -272,15 +278,13 @@ class Reader:
         rest = []
         for atom in kept:
             if atom.kind == "each" and atom.name is not None:
-                named[atom.name] += (atom.formula,)
+                named[atom.name] += (atom.claim,)
             else:
                 rest.append(atom)
-        shape = reduce(_meet, map(from_atom, rest), ObjectShape(named=named) if named else ANY_OBJECT)
+        shape: ObjectShape | None = ObjectShape(named=named) if named else ANY_OBJECT
+        for atom in rest:
+            shape = None if shape is None else shape.meet(from_atom(atom))
         return Part(shape, atoms=kept)
-
-
-def _meet(one: ObjectShape | None, other: ObjectShape) -> ObjectShape | None:
-    return None if one is None else one.meet(other)
 
 
 def opposite_atom(formulas: Formulas, atom: Atom) -> Atom:
@@ -289,11 +293,11 @@ def opposite_atom(formulas: Formulas, atom: Atom) -> Atom:
         case "some" if atom.name is not None and atom.formula is formulas.true:
             return Atom("lacks", atom.name, formula=formulas.false)
         case "some":
-            return Atom("each", atom.name, atom.names, formulas.negation(atom.formula))
+            return Atom("each", atom.name, atom.names, formulas.negation(atom.claim))
         case "lacks":
             return Atom("some", atom.name, formula=formulas.true)
         case "each":
-            return Atom("some", atom.name, atom.names, formulas.negation(atom.formula))
+            return Atom("some", atom.name, atom.names, formulas.negation(atom.claim))
         case "fewer":
             return Atom("more", bound=atom.bound - 1)
     return Atom("fewer", bound=atom.bound + 1)
@@ -374,14 +378,22 @@ def _number_part(shape: NumberShape) -> Part:
 
 def _number_parts(node: Node) -> Iterator[Part]:
     schema = node.schema
-    for keyword, exclusive, side in (("minimum", "exclusiveMinimum", "low"), ("maximum", "exclusiveMaximum", "high")):
+    for keyword, exclusive, shape in (("minimum", "exclusiveMinimum", _from), ("maximum", "exclusiveMaximum", _up_to)):
         is_open = schema.get(exclusive)
         if keyword in schema:
-            yield _number_part(NumberShape(**{side: _bound(node, keyword), f"{side}_open": is_open is True}))
+            yield _number_part(shape(_bound(node, keyword), is_open is True))
         if is_open is not None and not isinstance(is_open, bool):
-            yield _number_part(NumberShape(**{side: _bound(node, exclusive), f"{side}_open": True}))
+            yield _number_part(shape(_bound(node, exclusive), True))
     if "multipleOf" in schema:
         yield _number_part(NumberShape(step=_bound(node, "multipleOf")))
+
+
+def _from(low: Fraction, is_open: bool) -> NumberShape:
+    return NumberShape(low=low, low_open=is_open)
+
+
+def _up_to(high: Fraction, is_open: bool) -> NumberShape:
+    return NumberShape(high=high, high_open=is_open)
 
 
 def _bound(node: Node, keyword: str) -> Fraction:

@@ -6,16 +6,20 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.charset import CharSet
 from guided.automaton.encoding import JsonStringEncoder, embed_dfa
-from guided.automaton.network import Network
+from guided.automaton.network import BYTES, CALL, Network, byte_range, byte_set
 from guided.json_schema.counted import CountedLanguage
 from guided.json_schema.languages import Languages
 from guided.json_schema.strings import StringShape
 from guided.limits import Budget
 
 _QUOTE = 1 << ord('"')
+_SPELT_ONCE = byte_range(0x20, 0x7E) & ~byte_set(b'"\\/')  # characters that encoders write in one way
+_SPELT_OTHERWISE = CharSet.any() - CharSet.of(*(chr(code) for code in range(0x20, 0x7F) if _SPELT_ONCE >> code & 1))
 _CHUNK = 64  # characters of a counted string that are laid out at once
 _PLACES = 1024  # places of a language that are
 
@@ -39,7 +43,7 @@ class StringText:
             known = (
                 self.network.rule(lambda: self.build(shape))
                 if name is None
-                else self.network.include(format_part(name))
+                else self.network.include(format_part(name, self.encoder.unicode_escapes))
             )
             self._rules[shape] = known
         return known
@@ -49,12 +53,18 @@ class StringText:
         known = self._rules.get((language, but))
         if known is None:
             counted = CountedLanguage(language, 0, None, self.languages.budget)
-            known = self._rules[(language, but)] = _Walk(self, counted, but).start()
+            plain = is_free(counted) and all(map(_is_plain, but))
+            known = _AnyBut(self, but).start() if plain else _Walk(self, counted, but).start()
+            self._rules[(language, but)] = known
         return known
 
     def word(self, text: str) -> int:
         """The states of one fixed string after its first quote; returns the first."""
-        start, read = self.network.state(), self.network.state()
+        start = self.network.state()
+        if _is_plain(text):
+            self.network.literal(start, text.encode() + b'"', self.end)
+            return start
+        read = self.network.state()
         self._word(start, text, read)
         self.network.edge(read, _QUOTE, self.end)
         return start
@@ -132,10 +142,10 @@ def _only_format(shape: StringShape) -> str | None:
 
 
 @cache
-def format_part(name: str) -> Network:
+def format_part(name: str, unicode_escapes: bool = True) -> Network:
     """The network of the quoted strings of a known format; it is the same in every network."""
     network = Network()
-    text = StringText(network, JsonStringEncoder(network), Languages(Budget()))
+    text = StringText(network, JsonStringEncoder(network, unicode_escapes), Languages(Budget()))
     shape = StringShape(tests=frozenset({("format", name, True)}))
     network.root = network.rule(lambda: text.build(shape))
     network.build_all()
@@ -161,7 +171,7 @@ class _Walk:
         self._following = {prefix: sorted(found) for prefix, found in following_characters(but).items()}
         self._sets: dict[tuple[str, ...], CharSet] = {}
         self._rules: dict[tuple[int, int, str | None], int] = {}
-        self._is_free = not language.is_counted and language.dfa.num_states == 1 and len(language.dfa.classes) == 1
+        self._is_free = is_free(language)
 
     def start(self) -> int:
         """A rule that reads the whole string, but not the opening quote."""
@@ -208,16 +218,17 @@ class _Walk:
     def _moves(self, place: _Place) -> Iterator[tuple[CharSet, _Place]]:
         """The characters that may come next, with the place they lead to."""
         prefix, count = place.prefix, place.count + 1
-        following = self._following.get(prefix, []) if prefix is not None else []
+        following = [] if prefix is None else [(letter, prefix + letter) for letter in self._following.get(prefix, ())]
+        letters = [letter for letter, _ in following]
         for target, characters in self.language.dfa.out(place.state):
             if not self.language.can_end(target, count):
                 continue
-            others = characters - self._set(*following) if following else characters
+            others = characters - self._set(*letters) if letters else characters
             if others:
                 yield others, _Place(target, count, None)
-            for character in following:
-                if character in characters and self._has_others(target, prefix + character):
-                    yield self._set(character), _Place(target, count, prefix + character)
+            for letter, longer in following:
+                if letter in characters and self._has_others(target, longer):
+                    yield self._set(letter), _Place(target, count, longer)
 
     def _set(self, *characters: str) -> CharSet:
         known = self._sets.get(characters)
@@ -231,6 +242,70 @@ class _Walk:
             return True
         endings = {word[len(prefix) :] for word in self.but if word.startswith(prefix)}
         return self.language.has_other_endings(state, endings)
+
+
+def is_free(language: CountedLanguage) -> bool:
+    """Is every string in the language?"""
+    return not language.is_counted and language.dfa.num_states == 1 and len(language.dfa.classes) == 1
+
+
+def _is_plain(text: str) -> bool:
+    """Has the text one spelling only, for every encoder?"""
+    return all(0x20 <= ord(character) < 0x7F and _SPELT_ONCE >> ord(character) & 1 for character in text)
+
+
+class _AnyBut:
+    """Any string but some words of plain characters, which are told apart along the tree of their prefixes.
+
+    As `_Walk` of all strings does, for the names of nearly every object that may have others. Plain characters are not escaped here.
+    """
+
+    def __init__(self, text: StringText, words: frozenset[str]) -> None:
+        self.text = text
+        self.words = words
+        self._following = following_characters(words)
+        self._rules: dict[str, int] = {}  # prefix -> the rule that goes on after it
+
+    def start(self) -> int:
+        """A rule that reads the whole string, but not the opening quote."""
+        return self._rule("") if self.words else self.text.counting(0, None)
+
+    def _rule(self, prefix: str) -> int:
+        known = self._rules.get(prefix)
+        if known is None:
+            known = self._rules[prefix] = self.text.network.rule(lambda: self._build(prefix))
+        return known
+
+    def _build(self, first: str) -> int:
+        """The states of a prefix and of those that begin with it, as many as are laid out at once; returns the first."""
+        network, end = self.text.network, self.text.end
+        others, escapes = self.text.encoder.plan(_SPELT_OTHERWISE)
+        label = network.byte_set_id
+        quote = label(_QUOTE)
+        inner: list[int] = []  # source, kind, label, target of edges among these states, counted from the first of them
+        outer: list[int] = [0, CALL, self.text.counting(0, None), end]  # of edges that lead elsewhere
+        free = 0  # the state where none of the words is left
+        waiting, count = [(first, 1)], 2
+        for prefix, source in waiting:  # grows as prefixes are found
+            following = sorted(self._following.get(prefix, ()))  # the same in every process
+            symbols = _SPELT_ONCE | others
+            for character in following:
+                bit = 1 << ord(character)
+                symbols ^= bit
+                inner += (source, BYTES, label(bit), count)
+                if len(waiting) < _PLACES:
+                    waiting.append((prefix + character, count))
+                else:
+                    outer += (count, CALL, self._rule(prefix + character), end)
+                count += 1
+            inner += (source, BYTES, label(symbols), free, source, CALL, escapes, free)
+            if prefix not in self.words:
+                outer += (source, BYTES, quote, end)
+        base = len(network.final)
+        edges = np.array(inner + outer, dtype=np.int32).reshape(-1, 4)
+        edges[: len(inner) // 4, 3] += base
+        network.extend(np.zeros(count, dtype=bool), *edges.T)
+        return base + 1
 
 
 def following_characters(words: frozenset[str]) -> dict[str, set[str]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from guided.automaton.charset import CharSet
@@ -28,10 +29,17 @@ if TYPE_CHECKING:
 
 Written = frozenset[Hashable]  # keys of values: ("literal", v), ("number", v), ("word", w) or ("fingerprint", h)
 MOST_LISTED = 500  # values of one goal that are told apart one by one
-# Printable ASCII by its last five bits, what JSON escapes, and everything beyond ASCII.
+PRINTABLE = 32  # classes of printable ASCII, by its last five bits; then what JSON escapes, and everything beyond ASCII
 _PLAIN = CharSet.range(0x20, 0x7F) - CharSet.of('"\\')
-_CLASSES = [_PLAIN & CharSet.of(*(chr(code) for code in range(128) if code & 31 == low)) for low in range(32)]
+_CLASSES = [_PLAIN & CharSet.of(*(chr(code) for code in range(128) if code & 31 == low)) for low in range(PRINTABLE)]
 _CLASSES += [CharSet.range(0, 127) - _PLAIN, ~CharSet.range(0, 127)]
+
+
+@lru_cache(maxsize=4096)
+def _by_class(characters: CharSet) -> tuple[tuple[CharSet, int], ...]:
+    """(part of a set in one class, number of the class)."""
+    parts = ((characters & members, position) for position, members in enumerate(_CLASSES))
+    return tuple(part for part in parts if part[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,7 @@ def values_of(goal: Goal, normal_form: NormalForm) -> Values:
         for shape in normal_form.alternatives(goal, kind):
             keys = _list(shape, normal_form)
             if keys is None:
+                assert isinstance(shape, (NumberShape, StringShape))
                 others.append(shape)
             else:
                 listed.update(dict.fromkeys(keys))
@@ -182,12 +191,11 @@ class Fingerprints:
         """(characters, their class, next state of the language)."""
         known = self._arcs.get(state)
         if known is None:
-            parts = (
-                (moved & members, position, target)
+            known = self._arcs[state] = [
+                (characters, position, target)
                 for target, moved in self.language.dfa.out(state)
-                for position, members in enumerate(_CLASSES)
-            )
-            known = self._arcs[state] = [part for part in parts if part[0]]
+                for characters, position in _by_class(moved)
+            ]
         return known
 
     def can_end(self, state: int, count: int, hashed: int) -> bool:

@@ -7,12 +7,13 @@ a time, since every string of the array has hundreds of them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from guided.automaton.encoding import JsonStringEncoder
 from guided.automaton.network import BYTES, CALL, Network
-from guided.json_schema.unique import Fingerprints
+from guided.json_schema.unique import PRINTABLE, Fingerprints
 
 _QUOTE = 1 << ord('"')
 _PLACES = 1100  # that are laid out at a time
@@ -78,7 +79,7 @@ class PrintedText:
             return base + number
 
         for number, (_, state) in enumerate(later):
-            rules.append(self.late(lambda number=number: build(number)))
+            rules.append(self.late(partial(build, number)))
             self.network.call(state, rules[number], self.end)
 
     def _lay_out(self, first: list[Place]) -> int:
@@ -137,6 +138,6 @@ class PrintedText:
             known = self._arcs[state] = []
             for characters, position, target in self.prints.arcs(state):
                 single, rule = self.encoder.plan(characters)
-                rule = rule if position >= 32 else -1  # printable ASCII is spelt as it is
+                rule = rule if position >= PRINTABLE else -1  # printable ASCII is spelt as it is
                 known.append((self.network.byte_set_id(single) if single else -1, rule, position, target))
         return known

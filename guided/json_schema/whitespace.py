@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.charset import CharSet
 from guided.automaton.encoding import Utf8Encoder, embed_dfa
@@ -143,7 +145,7 @@ def _whitespace_only(pattern: str, budget: Budget) -> CharDfa:
     """
     dfa = pattern_dfa(pattern, budget=budget)
     beyond = ~CharSet.of(" \t\n\r\f\v")
-    used = (dfa.delta >= 0).any(axis=0)
+    used = np.any(dfa.delta >= 0, axis=0).tolist()
     if any(used[number] and characters & beyond for number, characters in enumerate(dfa.classes)):
         raise InvalidConstraint("the whitespace pattern matches more than whitespace", source=pattern, column=0)
     dfa = dfa & pattern_dfa(r"[ \t\n\r]*", budget=budget)

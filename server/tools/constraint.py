@@ -14,7 +14,7 @@ from server.tools.conventions import Convention, Format
 from server.tools.request import ToolRequest
 
 FIELD = "tools"
-_JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order")
+_JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order", "escapes")
 
 
 def joined(tools: ToolRequest, convention: Convention, other: Wanted | None) -> Wanted | None:

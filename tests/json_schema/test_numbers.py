@@ -100,3 +100,10 @@ def test_integers_in_every_spelling_except_in_draft_4(accept):
     assert not accept(draft4).text("1.0")
     assert not accept({**draft4, "minimum": 0}).text("1.0")
     assert accept(draft4).text("10")
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"), [("1e+308", True), ("1.5e+308", True), ("1.9e+308", False), ("2e+308", False), ("9e+307", False)]
+)
+def test_numbers_up_to_the_largest_double(accept, text, fits):
+    assert accept({"type": "number", "minimum": 1e308}).text(text) == fits

@@ -66,3 +66,29 @@ def test_names_of_which_there_are_few_are_told_apart(accept):
     acceptor = accept({"type": "object", **schema}, property_order="any")
     assert all(map(acceptor.value, [{"1": 0, "2": 0}, {"2": 5, "3": 6}]))
     assert not any(map(acceptor.value, [{"1": 0}, {"1": 0, "3": 0}, {"2": 0, "4": 0}, {"1": 0, "2": 0, "3": 0}]))
+
+
+def test_names_that_no_properties_list_come_in_the_order_of_the_document(accept):
+    """Whichever branch a name was merged from: here the branch for "c" or "b" comes before the schema that requires "a"."""
+    dependencies = {"a": {"anyOf": [{"required": ["c"]}, {"required": ["b"]}]}, "b": {"not": {"required": ["c"]}}}
+    schema = {
+        "type": "object",
+        "additionalProperties": {"type": "null"},
+        "allOf": [{"dependentSchemas": dependencies}, {"required": ["a"]}],
+    }
+    acceptor = accept(schema, additional_properties="allow")
+    assert all(map(acceptor.value, [{"a": None, "b": None}, {"a": None, "c": None}]))
+    assert not any(map(acceptor.value, [{"a": None}, {"b": None, "a": None}, {"a": None, "b": None, "c": None}]))
+
+
+def test_a_number_of_many_properties_is_met_by_any_of_them(accept):
+    """Whether it can be met is told from the next properties that are left, not by search: there are too many for that."""
+    names = {f"p{number:04}": {"type": "integer"} for number in range(1_000)}
+    acceptor = accept(
+        {"type": "object", "properties": {**names, "p0998": False}, "minProperties": 3, "maxProperties": 4}
+    )
+    assert all(
+        map(acceptor.value, [{"p0000": 1, "p0500": 2, "p0999": 3}, {"p0995": 1, "p0996": 1, "p0997": 1, "p0999": 1}])
+    )
+    assert not any(map(acceptor.value, [{"p0000": 1, "p0001": 2}, {"p0997": 1, "p0998": 1, "p0999": 1}]))
+    assert not acceptor.text('{"p0997"')
