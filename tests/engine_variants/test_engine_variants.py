@@ -57,22 +57,20 @@ def compilations(server: LiveServer) -> float:
     return float(line[1])
 
 
-def test_two_ranks_mask_the_same_and_the_index_is_compiled_once(model, pattern, tmp_path):
+def test_two_ranks_and_then_adapters_after_a_restart(model, pattern, tmp_path):
     """A rank that masked differently would sample another token: the ranks would part, and the answers with them."""
-    flags = [*FLAGS, "--tensor-parallel-size", "2"]
-    with LiveServer.started(model, tmp_path / "log", flags, {"VLLM_CPU_OMP_THREADS_BIND": "0|1"}) as server:
+    ranks = [*FLAGS, "--tensor-parallel-size", "2"]
+    with LiveServer.started(model, tmp_path / "ranks.log", ranks, {"VLLM_CPU_OMP_THREADS_BIND": "0|1"}) as server:
         for text, _ in answers(server, server.model, pattern):
             assert re.fullmatch(pattern, text)
         assert compilations(server) == 1
         assert server.log is not None and COMPILED_IN_ENGINE not in server.log.read_text()
 
-
-def test_after_a_restart_indexes_are_there_and_adapters_obey_them_too(model, pattern, tmp_path):
     lora = adapter(tmp_path / "lora")
-    flags = [*FLAGS, "--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"adapted={lora}"]
-    with LiveServer.started(model, tmp_path / "log", flags) as server:
+    adapters = [*FLAGS, "--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"adapted={lora}"]
+    with LiveServer.started(model, tmp_path / "adapters.log", adapters) as server:
         own, adapted = answers(server, server.model, pattern), answers(server, "adapted", pattern)
-        assert compilations(server) == 0
+        assert compilations(server) == 0, "the index is there"
         assert server.log is not None and COMPILED_IN_ENGINE not in server.log.read_text()
     for text, _ in own + adapted:
         assert re.fullmatch(pattern, text)
