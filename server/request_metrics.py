@@ -26,7 +26,7 @@ class RequestMetrics:
             "guided_refused_requests_total", "Requests answered with an error, by its code", ["code"], registry=registry
         )
         self._truncated = Counter(
-            "guided_truncated_answers_total", "Constrained answers cut off by max_tokens", ["kind"], registry=registry
+            "guided_truncated_answers_total", "Constrained answers that max_tokens ended", ["kind"], registry=registry
         )
         self._bound = Counter(
             "guided_budget_bound_answers_total",

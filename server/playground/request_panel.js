@@ -9,7 +9,7 @@ const FREE_TOKENS = 200; // of an answer that nothing bounds
 const OPTIONS = { max_tokens: "max-tokens", temperature: "temperature", seed: "seed" };
 const ENDINGS = {
   stop: "Complete.",
-  length: "Cut off: the most tokens were reached.",
+  length: "Ended with the last token that it may have.",
   tool_calls: "Ended in a tool call.",
 };
 

@@ -28,7 +28,7 @@ def run(page: Page) -> str:
     assert page.until(lambda: page["verdict"].text == "The server can enforce this.")
     page["run"].click()
     page.until(lambda: page["outcome"].text)
-    assert page["outcome"].text == "Complete."
+    assert page["outcome"].text in ("Complete.", "Ended with the last token that it may have.")
     return "".join(page.tokens())
 
 
@@ -63,9 +63,9 @@ def test_a_grammar_and_its_automaton(page):
 
 def test_stopping(page):
     page.choose_kind("regex")
-    page.type_constraint("(word )*end")
-    page.until(lambda: page["fact-fewest"].text)
-    page.script("document.getElementById('max-tokens').value = 3000")
+    page.type_constraint("(word ){400}")
+    page.until(lambda: page["verdict"].text == "checking …")
+    page.until(lambda: page["verdict"].text == "The server can enforce this.")
     page["run"].click()
     page.until(lambda: len(page.tokens()) > 2)
     page["stop"].click()

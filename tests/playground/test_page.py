@@ -218,11 +218,11 @@ def test_a_broken_stream_is_called_so(page, script: Script, breaks, words):
     assert page["run"].is_enabled()
 
 
-def test_an_answer_that_is_cut_off_is_called_so(page, script: Script):
+def test_an_answer_that_its_tokens_end_is_called_so(page, script: Script):
     script.finish_reason = "length"
     ready(page)
     page["run"].click()
-    assert page.outcome().startswith("Cut off")
+    assert page.outcome().startswith("Ended with the last token")
 
 
 def test_a_refusal_is_shown_at_its_field(page):
