@@ -5,7 +5,6 @@ The engine's processes import this module too, before vLLM: nothing that imports
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ def main() -> None:
     set_environment()
     progress = logs.Progress(started)
     progress.say("loading vLLM")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until there are requests to end: like Ctrl-C
     try:
         _serve(progress)
     except KeyboardInterrupt:
