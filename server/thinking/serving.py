@@ -24,7 +24,7 @@ from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused, from_constraint_error
 from server.observation import current
 from server.thinking.parser import markers_of, switched_off, taking_apart
-from server.thinking.sections import Sections, beginning_after
+from server.thinking.sections import Beginning, Sections, beginning_after
 
 Render = Callable[..., Awaitable[Any]]
 
@@ -71,25 +71,32 @@ class Thinking:
         return rendered_first
 
     def _at_hand(self) -> Pending | None:
-        """The constraint of the request at hand, if it is one that has to wait for the end of thinking.
+        """The constraint of the request at hand, if it is known where its answer begins, or will be.
 
         Raises:
             RequestRefused: nobody knows where thinking ends.
         """
         pending = pending_constraint.get()
-        if not isinstance(pending, Pending) or "after" in pending.compiled.constraint.options:
+        if not isinstance(pending, Pending):
             return None
         if self.markers is not None:
             return pending
-        if pending.may_be_cut:  # that is free text with calls in it, and thinking is free text too
+        # The request says where the answer begins, or it is free text with calls in it, and thinking is free text too.
+        if "after" in pending.compiled.constraint.options or pending.may_be_cut:
             return None
         raise _unknown_format(pending.field)
 
     async def _prepare(self, pending: Pending, request: Any, prompt: Sequence[int]) -> None:
-        sections = self._sections(request, prompt)
-        pending.sections = sections
-        constraint = sections.constraint(pending.compiled.constraint)
-        if constraint == pending.compiled.constraint:
+        answer = pending.compiled.constraint
+        named = answer.options.get("after")
+        if named is not None:
+            assert self.markers is not None
+            pending.sections = Sections(self.markers[0], named, Beginning.THINKING)
+            request.skip_special_tokens = False
+            return
+        pending.sections = self._sections(request, prompt)
+        constraint = pending.sections.constraint(answer)
+        if constraint == answer:
             return
         self._refuse_markers_that_stop(request, pending.field)
         request.skip_special_tokens = (

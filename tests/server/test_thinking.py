@@ -401,9 +401,10 @@ def test_the_same_for_responses():
 
 def test_a_marker_that_the_request_names_itself_wins():
     constraint = ANSWER.after("###")
-    for parser_name in ("deepseek_r1", "granite"):
-        pending, _ = render("<|turn|><think>", parser_name, constraint)
-        assert (pending.compiled.constraint, pending.sections) == (constraint, None)
+    for parser_name, found in (("deepseek_r1", Sections("<think>", "###", Beginning.THINKING)), ("granite", None)):
+        pending, request = render("<|turn|><think></think>", parser_name, constraint)
+        assert (pending.compiled.constraint, pending.sections) == (constraint, found)
+        assert request.skip_special_tokens is (found is None)  # the marker has to be in the text
 
 
 @pytest.mark.parametrize("name", ["granite", "hunyuan_a13b", "openai_gptoss"])

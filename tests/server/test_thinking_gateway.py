@@ -78,6 +78,11 @@ def test_calls_come_after_thinking(thinking_server, choice):
         assert not answer.content
 
 
+def test_a_marker_of_the_request_wins(thinking_server):
+    answer = both_ways(thinking_server, guided_regex="[ab]{3}", guided_options={"after": "</think>"}, **OFF)
+    assert re.fullmatch("[ab]{3}", answer.content) and "think>" not in answer.reasoning
+
+
 def test_stop_strings_are_in_neither_part(thinking_server):
     for seed in range(8):
         answer = both_ways(thinking_server, guided_regex="[a-e]{4}", stop=["e", "ab"], seed=seed, **OPENED)
