@@ -20,6 +20,7 @@ from guided.constraint import Constraint
 from guided.errors import ConstraintError, LimitExceeded
 from guided.index.file import Stored
 from guided.index.token_index import TokenIndex
+from guided.limits import Budget
 from guided.vocabulary import Vocabulary
 from guided.workers import Overloaded, Pool, Priority
 from guided.workers.jobs import COMPILED
@@ -41,7 +42,7 @@ _STAGES = 1024
 _EXPLORING_SECONDS = 1.0  # CPU time, beyond what the first state takes, to find out how an answer may go on
 _TRIED = 10_000  # indexes that are known not to close; then they are tried again
 _DRAWN_STATES = 40
-_GROWING_BYTES = 4096  # what this process keeps of an index that still grows
+_BYTES_OF_CHARACTER = 8  # what this process keeps of an index that still grows: its text, and what was read out of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,9 @@ class CompileService:
         known = self.memory.get(digest)
         if known is not None:
             return known
+        Budget(self.pool.options.limits).check_size(
+            len(constraint.canonical_text.encode())
+        )  # before it waits in memory
         self.refusals.raise_known(digest)
         flight = self._flights.get(digest)
         if flight is None:
@@ -287,7 +291,7 @@ class CompileService:
             return known[0]
 
         compiled = Compiled(constraint, index, check, fewest_tokens, explore, found)
-        self.memory.put(constraint.digest, compiled, _GROWING_BYTES if index is None else index.memory_bytes)
+        self.memory.put(constraint.digest, compiled, _bytes_kept(constraint, index))
         return compiled
 
     # --- indexes that still grow --------------------------------------------------------------------------------------
@@ -320,8 +324,8 @@ class CompileService:
 
     # --- for the routes -----------------------------------------------------------------------------------------------
 
-    async def find(self, digest: str) -> Constraint | None:
-        """The constraint that has this digest, if any tier knows it."""
+    async def find(self, digest: str, caller: str = NOBODY) -> Constraint | None:
+        """The constraint that has this digest, if any tier knows it. Raises what `compile` does."""
         if not is_digest(digest):
             return None
         known = self.memory.get(digest)
@@ -329,7 +333,7 @@ class CompileService:
             return known.constraint
         stored = await asyncio.to_thread(self.disk.load, digest)
         if stored is None:
-            found = await self.pool.run(self._job("fetch", digest=digest), Priority.QUICK)
+            found = await self.pool.run(self._job("fetch", digest=digest), Priority.QUICK, caller)
             return None if found["constraint"] is None else Constraint.from_canonical(found["constraint"])
         return self._from_disk(stored).constraint
 
@@ -369,6 +373,10 @@ class CompileService:
         while True:
             await asyncio.sleep(_USAGE_SECONDS)
             await asyncio.to_thread(self._usage.save)
+
+
+def _bytes_kept(constraint: Constraint, index: TokenIndex | None) -> int:
+    return _BYTES_OF_CHARACTER * len(constraint.canonical_text) + (0 if index is None else index.memory_bytes)
 
 
 def spells_an_answer(index: TokenIndex, tokens: list[int]) -> bool:

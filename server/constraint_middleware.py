@@ -18,7 +18,7 @@ from guided.workers import Overloaded
 from server.callers import ClientLeft, caller_of, overloaded, while_connected
 from server.compile_service import Compiled, CompileService
 from server.engine import Pending, pending_constraint
-from server.errors import RequestRefused
+from server.errors import RequestRefused, from_constraint_error
 from server.guided_fields import (
     REFERENCE,
     looks_guided,
@@ -96,13 +96,14 @@ class ConstraintMiddleware:
             tools = read_tools(body)
         else:
             refuse_enforced_tools(body)
-        referred = await resolve_reference(body, self.compile_service)
+        referred = await while_connected(receive, resolve_reference(body, self.compile_service, caller))
         handed_over = _handed_over(body, referred, tools)
         join_tools = None if tools is None else partial(joined, tools, self.convention)
         wanted = None if handed_over is not None else read_constraint(body, referred, join_tools)
         refuse_dropped_fields(body, path, looks_guided)
         refuse_lone_surrogates(body, raw)
         if handed_over is not None:
+            refuse_text_stop_ids(body, handed_over[0].field, self.compile_service.is_text)
             return handed_over[0], json.dumps(handed_over[1]).encode()
         rest = without_constraint(as_vllm_reads(body) if path == CHAT else body)
         forwarded = json.dumps(rest).encode() if rest != body else None
@@ -151,8 +152,11 @@ def _handed_over(
     return None if backend is None or wanted is None else hand_over(body, wanted, backend, with_tools=tools is not None)
 
 
-async def resolve_reference(body: dict[str, Any], compile_service: CompileService) -> Constraint | None:
+async def resolve_reference(body: dict[str, Any], compile_service: CompileService, caller: str) -> Constraint | None:
     """The constraint that the body's `guided_ref` stands for; None where it has none.
+
+    Args:
+        caller: whose turn it is where many ask.
 
     Raises:
         RequestRefused: nobody knows it (any more).
@@ -161,7 +165,9 @@ async def resolve_reference(body: dict[str, Any], compile_service: CompileServic
     if digest is None:
         return None
     try:
-        constraint = await compile_service.find(digest)
+        constraint = await compile_service.find(digest, caller)
+    except ConstraintError as error:
+        raise from_constraint_error(error, REFERENCE) from error
     except Overloaded as error:
         raise overloaded(error) from error
     if constraint is None:

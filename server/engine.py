@@ -28,7 +28,7 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from guided.errors import LimitExceeded
-from guided.vllm_adapters.params import to_extra_args
+from guided.vllm_adapters.params import KEY, to_extra_args
 from guided.vllm_adapters.reports import Reports
 from guided.workers import Overloaded
 from server.compile_service import NOBODY, Compiled
@@ -114,7 +114,7 @@ class GuidedEngine(AsyncLLM):
             decode=self.renderer.get_tokenizer().decode,
         )
         if pending.report is not None:
-            answers = pending.report.filled(answers, self._reports, request_id, deltas=deltas)
+            answers = pending.report.filled(answers, self._reports, deltas=deltas)
         seen = current.get()
         return answers if seen is None else watched(answers, seen, params.max_tokens, deltas=deltas)
 
@@ -157,6 +157,10 @@ def with_constraint(
     Raises:
         VLLMValidationError: vLLM made a constraint of its own out of the request (a tool's schema), which we do not enforce.
     """
+    if KEY in (params.extra_args or {}):  # of a route that takes SamplingParams as they are
+        raise VLLMValidationError(
+            f"extra_args.{KEY} is this server's own", parameter=f"sampling_params.extra_args.{KEY}"
+        )
     if pending is None:
         if params.structured_outputs is not None:
             raise VLLMValidationError("the request implies a constraint that this server does not enforce")
@@ -172,7 +176,7 @@ def with_constraint(
         request_id,
         fit_budget=pending.options.fit_budget,
         may_break_off=may_break_off,
-        report=pending.report is not None,
+        report=None if pending.report is None else pending.report.name,
     )
     return params
 

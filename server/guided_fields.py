@@ -97,7 +97,7 @@ def read_constraint(
         if body.get("guided_options"):
             raise _invalid("guided_options", "needs a constraint beside it")
         return None
-    _refuse_contradictions(body, found.field)
+    refuse_contradictions(body, found.field)
     options = read_options(body)
     constraint = _after_marker(found.constraint, options.after)
     if not found.may_be_cut:
@@ -400,7 +400,8 @@ def refuse_enforced_tools(body: Body) -> None:
                 raise _not_enforced(place, "strict tools are not enforced on this route; use /v1/chat/completions")
 
 
-def _refuse_contradictions(body: Body, field: str) -> None:
+def refuse_contradictions(body: Body, field: str) -> None:
+    """Raises RequestRefused for a field that would break the promise of the constraint in `field`."""
     for name, why in CONTRADICTIONS.items():
         if body.get(name):
             raise _not_enforced(name, f"{name} beside {field} is not supported: {why}")

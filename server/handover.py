@@ -14,14 +14,17 @@ from typing import Any
 
 from guided.constraint import Constraint
 from server.errors import RequestRefused
-from server.guided_fields import Wanted, without_constraint
+from server.guided_fields import Wanted, refuse_contradictions, without_constraint
 
 FIELD = "guided_decoding_backend"
 NAMES = ("xgrammar", "guidance", "outlines", "auto")
 
 _DEFAULT_OPTIONS: tuple[dict[str, Any], ...] = ({}, Constraint.json_schema({}).options)
 _KINDS = ("json", "regex", "choice", "grammar")
-_READ_BY_VLLM = ("response_format", "text.format")  # spellings that stay in the body
+_READ_BY_VLLM = (
+    "response_format.json_schema",
+    "text.format",
+)  # spellings that stay in the body; json_object has no schema there
 
 
 @dataclass(slots=True)
@@ -80,7 +83,10 @@ def hand_over(
         _refuse("use_beam_search", backend)
     if with_tools or wanted.constraint.kind not in _KINDS:
         _refuse("tools" if with_tools else wanted.field, backend)
+    refuse_contradictions(body, wanted.field)
     rest = without_constraint(body)
+    if wanted.field == "response_format":
+        del rest["response_format"]
     if not wanted.field.startswith(_READ_BY_VLLM):
         kind, value = wanted.constraint.kind, wanted.constraint.value
         rest["structured_outputs"] = {kind: json.dumps(value) if isinstance(value, bool) else value}

@@ -106,6 +106,7 @@ class KeyRing:
 
     @property
     def has_admin(self) -> bool:
+        self._look_again()
         return any(key.admin for key in self.keys)
 
     def find(self, presented: str) -> ApiKey | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from starlette.types import Message, Send
 from vllm.outputs import RequestOutput
@@ -28,14 +29,16 @@ class Report:
 
     Attributes:
         seen: the request, whose constraint has been obtained.
+        name: under which the worker reports; not the request's id, which is the client's to choose.
         tokens: of the answer, the stop token included; None until it is there. By then `seen.measured` is too, if the worker can tell.
     """
 
     seen: Observation
     tokens: int | None = None
+    name: str = field(default_factory=lambda: uuid4().hex)
 
     async def filled(
-        self, outputs: AsyncGenerator[RequestOutput, None], reports: Reports | None, request_id: str, *, deltas: bool
+        self, outputs: AsyncGenerator[RequestOutput, None], reports: Reports | None, *, deltas: bool
     ) -> AsyncGenerator[RequestOutput, None]:
         """Passes outputs on; the last one waits until the worker has told what it measured, so that the response can.
 
@@ -50,7 +53,7 @@ class Report:
                 tokens = len(sample.token_ids) + (tokens if deltas else 0)
                 if output.finished:
                     self.tokens = tokens
-                    self.seen.measured = None if reports is None else await reports.read(request_id, tokens)
+                    self.seen.measured = None if reports is None else await reports.read(self.name, tokens)
                 yield output
 
     def body(self) -> dict[str, Any]:
@@ -78,10 +81,10 @@ def refuse_several_answers(body: Mapping[str, Any]) -> None:
     """Raises RequestRefused where the request has more than one answer: a report is of one."""
     prompt = body.get("prompt")
     several = isinstance(prompt, list) and len(prompt) > 1 and not isinstance(prompt[0], int)
-    for field, wrong in (("n", (body.get("n") or 1) != 1), ("prompt", several)):
+    for name, wrong in (("n", (body.get("n") or 1) != 1), ("prompt", several)):
         if wrong:
-            message = f"guided_options.report is of one answer, and {field} asks for several"
-            raise RequestRefused(message, "invalid_constraint", field)
+            message = f"guided_options.report is of one answer, and {name} asks for several"
+            raise RequestRefused(message, "invalid_constraint", name)
 
 
 def reporting(send: Send, report: Report) -> Send:

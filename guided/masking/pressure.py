@@ -14,7 +14,9 @@ import torch
 class Pressure:
     """What was measured for one request, a step at a time; stays on the device until it is read."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "?") -> None:
+        """`name`: who asked for it."""
+        self.name = name
         self._steps: list[torch.Tensor] = []  # float32[2]: mass, allowed tokens
 
     def record(self, step: torch.Tensor) -> None:

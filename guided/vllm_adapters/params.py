@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from guided.cache import is_digest
 from guided.constraint import FORMAT_VERSION, Constraint
 
 KEY = "guided"  # the name in extra_args; the gateway refuses requests that bring one of their own
@@ -25,7 +26,7 @@ class GuidedParams:
         fit_budget: the answer has to be complete within the request's tokens.
         may_break_off: the request may be ended where its index would hold up the batch; the gateway goes on with it.
         prefix: tokens at the end of the prompt that belong to the answer: it was broken off after them.
-        report: the worker measures the masks of this request; see `guided.vllm_adapters.reports`.
+        report: under this name the worker reports what it measures of the masks; see `guided.vllm_adapters.reports`.
     """
 
     digest: str
@@ -34,7 +35,7 @@ class GuidedParams:
     fit_budget: bool
     may_break_off: bool = False
     prefix: int = 0
-    report: bool = False
+    report: str | None = None
 
     @property
     def constraint(self) -> Constraint:
@@ -48,7 +49,7 @@ def to_extra_args(
     *,
     fit_budget: bool = True,
     may_break_off: bool = False,
-    report: bool = False,
+    report: str | None = None,
 ) -> dict[str, Any]:
     """A copy of `extra_args` in which the constraint travels as well.
 
@@ -85,6 +86,8 @@ def from_extra_args(extra_args: Mapping[str, Any] | None) -> GuidedParams | None
         return None
     if not isinstance(travelling, Mapping) or travelling.get("format") != FORMAT_VERSION:
         raise ValueError(f"extra_args[{KEY!r}] is not a constraint of format version {FORMAT_VERSION}")
+    if not is_digest(travelling["digest"]):
+        raise ValueError(f"extra_args[{KEY!r}] has a digest that is none")  # it names a file
     return GuidedParams(
         travelling["digest"],
         travelling["constraint"],

@@ -57,25 +57,24 @@ class Reports:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or default_folder().parent / "reports"
         self._warned = False
-        with contextlib.suppress(OSError):
-            for path in self._folder.iterdir():
-                if path.stat().st_mtime < time.time() - _STALE_SECONDS:
-                    path.unlink()
+        self._swept = 0.0  # monotonic time
+        self._sweep()
 
-    def write(self, request_id: str, mass: list[float], allowed: list[int], states: int) -> None:
+    def write(self, name: str, mass: list[float], allowed: list[int], states: int) -> None:
         """A folder that cannot be written costs a warning, and the report."""
+        self._sweep()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with self._path(request_id).open("a") as file:
+            with self._path(name).open("a") as file:
                 file.write(json.dumps({"mass": mass, "allowed": allowed, "states": states}) + "\n")
         except OSError as error:
             if not self._warned:
                 self._warned = True
                 logger.warning("reports cannot be written: %s", error)
 
-    async def read(self, request_id: str, tokens: int, patience_seconds: float = 2.0) -> Measured | None:
+    async def read(self, name: str, tokens: int, patience_seconds: float = 2.0) -> Measured | None:
         """What was measured for an answer of `tokens` tokens, at least one, and nobody else reads it; None where it does not come."""
-        path, deadline = self._path(request_id), time.monotonic() + patience_seconds
+        path, deadline = self._path(name), time.monotonic() + patience_seconds
         while True:
             found = self._read(path)
             if len(found.mass) >= tokens > 0:
@@ -97,5 +96,16 @@ class Reports:
                 found.states = part["states"]
         return found
 
-    def _path(self, request_id: str) -> Path:
-        return self._folder / f"{hashlib.sha256(request_id.encode()).hexdigest()[:40]}.jsonl"
+    def _sweep(self) -> None:
+        """Removes what nobody came for: the client had left."""
+        now = time.monotonic()
+        if self._swept and now - self._swept < _STALE_SECONDS / 6:
+            return
+        self._swept = now
+        with contextlib.suppress(OSError):
+            for path in self._folder.iterdir():
+                if path.stat().st_mtime < time.time() - _STALE_SECONDS:
+                    path.unlink()
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:40]}.jsonl"

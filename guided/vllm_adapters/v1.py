@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from vllm.distributed import parallel_state
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
 from guided.compiler import warm_up
@@ -24,6 +25,11 @@ from guided.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from vllm import SamplingParams
     from vllm.config import VllmConfig
+
+
+def _is_first_rank() -> bool:
+    """Of those that share the model's tensors."""
+    return not parallel_state.model_parallel_is_initialized() or parallel_state.get_tensor_model_parallel_rank() == 0
 
 
 class Continued(Sequence[int]):
@@ -50,7 +56,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
         self._max_model_len = model.max_model_len
         self._store = IndexStore(vocabulary)
         self._masker = BatchMasker(vocabulary, device, on_leave=self._report)
-        self._reports = Reports()
+        self._reports = Reports() if _is_first_rank() else None  # all ranks mask the same
         warm_up(vocabulary)  # kernels are compiled or loaded now, not in the first request's step
         self._masker.warm_up()
 
@@ -92,7 +98,9 @@ class GuidedLogitsProcessor(LogitsProcessor):
             written = (
                 Continued((prompt or ())[len(prompt or ()) - guided.prefix :], output) if guided.prefix else output
             )
-            pressure = Pressure() if guided.report else None
+            pressure = None
+            if guided.report is not None and self._reports is not None:
+                pressure = Pressure(guided.report)
             self._masker.add(
                 row, index, output=written, stop_tokens=stop_tokens, budget=budget, name=name, pressure=pressure
             )
@@ -100,9 +108,12 @@ class GuidedLogitsProcessor(LogitsProcessor):
             self._masker.add_failed(row, f"{type(error).__name__}: {error}", stop_tokens=stop_tokens, name=name)
 
     def _report(self, slot: Slot) -> None:
-        if slot.pressure is not None:
-            mass, allowed = slot.pressure.read()
-            self._reports.write(slot.name, mass, allowed, states_visited(slot))
+        if slot.pressure is None or self._reports is None:
+            return
+        mass, allowed = slot.pressure.read()
+        if slot.failure is not None:  # its last mask ended the request, and chose no token of the answer
+            del mass[-1:], allowed[-1:]
+        self._reports.write(slot.pressure.name, mass, allowed, states_visited(slot))
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         """Masks in place. Without a constrained request in the batch nothing is touched."""

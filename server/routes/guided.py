@@ -61,7 +61,9 @@ async def _answered(
     """What `work` finds out about the request's constraint, given it and the caller; or the refusal."""
     try:
         body = _parsed(await request.body())
-        wanted = read_constraint(body, await resolve_reference(body, request.app.state.compile_service))
+        wanted = read_constraint(
+            body, await resolve_reference(body, request.app.state.compile_service, caller_of(request.scope))
+        )
         if wanted is None:
             raise RequestRefused("there is no constraint to compile", "invalid_constraint")
         working = work(wanted.constraint, caller_of(request.scope))

@@ -37,7 +37,7 @@ class FakeCompileService:
     def holds(self, digest: str) -> bool:
         return any(one.digest == digest for one in self.compiled)
 
-    async def find(self, digest: str) -> Constraint | None:
+    async def find(self, digest: str, caller: str = "") -> Constraint | None:
         return next((one for one in self.compiled if one.digest == digest), None)
 
     async def compile(self, constraint: Constraint, caller: str = "") -> Compiled:

@@ -13,6 +13,7 @@ from guided.constraint import Constraint
 from guided.vllm_adapters.params import from_extra_args
 from server.engine import Pending, filters_of, verified, with_constraint
 from server.errors import RequestRefused
+from server.handover import HandedOver
 from server.request_options import RequestOptions, refuse_small_budget
 from tests.server.fakes import TextIndex, compiled, output, sample, tokens_of
 
@@ -50,6 +51,13 @@ def test_a_budget_that_fits_no_answer_is_refused_with_the_number_that_is_needed(
 def test_plain_parameters_pass_untouched():
     params = SamplingParams()
     assert with_constraint(params, None, "req") is params
+
+
+def test_who_may_send_sampling_parameters_cannot_send_our_part_of_them():
+    forged = SamplingParams(extra_args={"guided": {"digest": "../../etc"}})
+    for pending in (None, Pending(COMPILED), HandedOver("xgrammar", "guided_json")):
+        with pytest.raises(VLLMValidationError, match="this server's own"):
+            with_constraint(forged, pending, "req")
 
 
 def test_a_constraint_of_vllms_making_is_refused():

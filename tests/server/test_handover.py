@@ -31,6 +31,8 @@ def handed(body: dict) -> tuple[HandedOver, dict]:
         ({"guided_choice": ["b", "a"]}, {"choice": ["b", "a"]}),
         ({"guided_grammar": 'root ::= "a"'}, {"grammar": 'root ::= "a"'}),
         ({"structured_outputs": {"regex": "a+", "json": None}}, {"regex": "a+"}),
+        ({"response_format": {"type": "json_object"}}, {"json": {"type": "object"}}),
+        ({"response_format": {"type": "json_object", "schema": SCHEMA}}, {"json": SCHEMA}),
     ],
     ids=str,
 )
@@ -54,6 +56,8 @@ def test_response_format_stays_as_it_is():
         ({"structured_outputs": {"json": SCHEMA, "whitespace_pattern": " "}}, "structured_outputs.json"),
         ({"structured_outputs": {"json": SCHEMA, "disable_any_whitespace": True}}, "structured_outputs.json"),
         ({"guided_regex": "a", "use_beam_search": True}, "use_beam_search"),
+        ({"guided_regex": "a", "ignore_eos": True}, "ignore_eos"),
+        ({"guided_regex": "a", "repetition_detection": {"max_pattern_size": 3}}, "repetition_detection"),
     ],
     ids=str,
 )

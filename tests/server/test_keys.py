@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 
 import pytest
@@ -104,3 +105,14 @@ def test_making_a_key_prints_it_once_and_its_digest(monkeypatch, capsys, tmp_pat
     path.write_text(f"keys:\n{line}\n")
     found = KeyRing(file=path).find(first.rsplit(" ", 1)[1])
     assert found.name == "team-a" and found.admin
+
+
+def test_a_first_admin_key_in_the_file_closes_the_admin_routes(tmp_path, monkeypatch):
+    file = tmp_path / "keys"
+    team = {"name": "team", "sha256": digest(ONE)}
+    file.write_text(json.dumps({"keys": [team]}))
+    ring = KeyRing((), file)
+    assert not ring.has_admin
+    monkeypatch.setattr("server.keys._LOOK_AGAIN_SECONDS", 0.0)
+    file.write_text(json.dumps({"keys": [team, {"name": "ops", "sha256": digest(THREE), "admin": True}]}))
+    assert ring.has_admin

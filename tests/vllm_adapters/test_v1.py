@@ -217,7 +217,7 @@ def test_what_was_asked_for_is_reported_when_the_request_leaves(model_folder, tm
     batch = Batch(model_folder, 49_152)
     batch.rows[0] = []
     asking = params(SENTIMENT)
-    asking.extra_args = to_extra_args(None, SENTIMENT, "asking", report=True)
+    asking.extra_args = to_extra_args(None, SENTIMENT, "asking", report="name")
     batch.builder.added.append((0, asking, [1, 2, 3], batch.rows[0]))
     batch.add(1, SENTIMENT)
     for _ in range(2):
