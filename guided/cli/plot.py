@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         args.title or title_of(stages.constraint),
         max_states=args.max_states,
         direction=args.direction,
-        json_escapes=args.escapes or stages.constraint.kind not in ("json", "structural_tag"),
+        json_escapes=args.draw_escapes or stages.constraint.kind not in ("json", "structural_tag"),
     )
     if args.output is not None:
         try:
