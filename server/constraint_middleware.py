@@ -35,6 +35,7 @@ from server.observation import current
 from server.report import Report, refuse_several_answers, reporting
 from server.request_body import is_json, parse_body, refuse_lone_surrogates
 from server.request_fields import BUDGETS, CHAT, MODELS, refuse_dropped_fields, refuse_what_is_no_array
+from server.request_ids import let_body_name
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention
 from server.tools.request import ToolRequest, as_vllm_reads, read_tools
@@ -61,7 +62,7 @@ class ConstraintMiddleware:
         try:
             pending, forwarded = None, None
             if is_json(scope):  # the routes refuse what is not, or read forms
-                pending, forwarded = await self._prepare(path, body, receive, caller_of(scope))
+                pending, forwarded = await self._prepare(path, body, receive, scope)
         except RequestRefused as refused:
             await refused.response()(scope, receive, send)
             return
@@ -79,12 +80,14 @@ class ConstraintMiddleware:
             pending_constraint.reset(token)
 
     async def _prepare(
-        self, path: str, raw: bytes, receive: Receive, caller: str
+        self, path: str, raw: bytes, receive: Receive, scope: Scope
     ) -> tuple[Pending | HandedOver | None, bytes | None]:
         """The compiled constraint, if there is one, and the body to forward in place of `raw`, if it has to change."""
         body = parse_body(raw)
         if not isinstance(body, dict):
             return None, None  # the routes themselves say what they want instead
+        caller = caller_of(scope)
+        let_body_name(scope, body)
         if path.startswith(OWN_PATHS):
             return None, None
         refuse_what_is_no_array(body)

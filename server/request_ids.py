@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,6 +17,19 @@ from server.logs import caller_name, request_id
 
 HEADER = "X-Request-Id"
 _CLEAN = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+
+
+_GIVEN = "request_id_given"  # in the request's state: the header is the client's own
+
+
+def let_body_name(scope: Scope, body: Mapping[str, Any]) -> None:
+    """Where the client sent no header, `request_id` in the body is the id that vLLM's requests and answers have."""
+    if body.get("request_id") and not scope.get("state", {}).get(_GIVEN, True):
+        _drop_header(scope)
+
+
+def _drop_header(scope: Scope) -> None:
+    scope["headers"] = [(name, value) for name, value in scope["headers"] if name != HEADER.lower().encode()]
 
 
 class RequestIds:
@@ -30,8 +45,9 @@ class RequestIds:
         given = Headers(scope=scope).get(HEADER, "")
         # What does not look like an id could forge lines of a log; it is replaced, as proxies do.
         identity = given if _CLEAN.fullmatch(given) else uuid.uuid4().hex
-        headers = [(name, value) for name, value in scope["headers"] if name != HEADER.lower().encode()]
-        scope["headers"] = [*headers, (HEADER.lower().encode(), identity.encode())]
+        _drop_header(scope)
+        scope["headers"] = [*scope["headers"], (HEADER.lower().encode(), identity.encode())]
+        scope.setdefault("state", {})[_GIVEN] = identity == given
         request_id.set(identity)
         caller_name.set("-")
 

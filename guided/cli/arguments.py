@@ -78,7 +78,9 @@ def _plot(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--direction", choices=("auto", "right", "down"), default="auto")
     command.add_argument(
-        "--draw-escapes", action="store_true", help="draw the escapes inside of JSON strings too, such as \\n and \\u00e9"
+        "--draw-escapes",
+        action="store_true",
+        help="draw the escapes inside of JSON strings too, such as \\n and \\u00e9",
     )
     command.add_argument("--title", help="the heading (default: the constraint itself)")
 

@@ -12,7 +12,7 @@ import pytest
 
 from server import logs
 from server.logs import WithRequest, caller_name, request_id
-from server.request_ids import RequestIds
+from server.request_ids import RequestIds, let_body_name
 from tests.live_server import ROOT
 from tests.server.asgi import ask, echo
 
@@ -43,6 +43,27 @@ def test_others_are_replaced(given):
 
 def test_two_requests_do_not_share_an_id():
     assert asked(None) != asked(None)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "left"),
+    [
+        ({}, {"request_id": "mine"}, False),
+        ({"X-Request-Id": "header"}, {"request_id": "mine"}, True),
+        ({}, {}, True),
+    ],
+)
+def test_a_body_may_name_the_request_where_no_header_does(headers, body, left):
+    """vLLM takes the header before the field: one that we made up would hide what the client asked for."""
+    seen = {}
+
+    async def app(scope, receive, send) -> None:
+        let_body_name(scope, body)
+        seen.update(scope["headers"])
+        await echo(scope, receive, send)
+
+    asyncio.run(ask(RequestIds(app), "POST", "/", headers))
+    assert (b"x-request-id" in seen) == left
 
 
 PROGRAM = """
