@@ -7,6 +7,8 @@ from within a stream. Clients of OpenAI's endpoint read `type`, `code` and `para
 from __future__ import annotations
 
 import json
+import logging
+import traceback
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -36,6 +38,8 @@ CODES = {  # HTTP status -> code, where the error has none of its own
 }
 _VALIDATED = "invalid_value"
 _IN_A_STREAM = b'data: {"error"'
+
+logger = logging.getLogger(__name__)
 
 
 class OpenAIErrors:
@@ -98,8 +102,15 @@ async def _vllm(request: Request, error: VLLMError) -> Response:
     return await vllm_error_handler(request, error)
 
 
+def _where(error: Exception) -> str:
+    """The kind of an error and the line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__} at {frames[-1].filename}:{frames[-1].lineno}" if frames else type(error).__name__
+
+
 async def _unexpected(_request: Request, error: Exception) -> Response:
     """Our bug or vLLM's; what it says may quote prompts and paths, which is for the log and not for the client."""
+    logger.error("a request failed in %s", _where(error))  # what the error says may quote a prompt
     if isinstance(error, TypeError):  # in vLLM always a request's value of another type than the code expected
         return RequestRefused("a field of the request has a value of the wrong type", "invalid_type").response()
     if isinstance(
