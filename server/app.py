@@ -71,7 +71,12 @@ async def create_app(
     convention = convention_of(args.tool_call_parser, args.enable_auto_tool_choice, args.model)
     use_where_none_is_set(args, engine.model_config.hf_config.model_type)
     # The first one added is the innermost. All of ours are inside CORS and vLLM's count of requests, so that refusals count.
-    app.add_middleware(ConstraintMiddleware, compile_service=compile_service, convention=convention)
+    app.add_middleware(
+        ConstraintMiddleware,
+        compile_service=compile_service,
+        convention=convention,
+        tool_bytes=settings.constraint_bytes,
+    )
     app.add_middleware(
         BodyLimits,
         most_bytes=settings.body_bytes,

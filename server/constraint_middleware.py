@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from guided.constraint import Constraint
 from guided.errors import ConstraintError
+from guided.limits import Limits
 from guided.workers import Overloaded
 from server.callers import ClientLeft, caller_of, overloaded, while_connected
 from server.compile_service import Compiled, CompileService
@@ -47,11 +48,22 @@ OWN_PATHS = "/v1/guided/"  # routes that read constraints themselves
 class ConstraintMiddleware:
     """Sits inside authentication: only callers who may generate may have constraints compiled."""
 
-    def __init__(self, app: ASGIApp, compile_service: CompileService, convention: Convention = JSON_CALLS) -> None:
-        """`convention`: how the model writes tool calls."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        compile_service: CompileService,
+        convention: Convention = JSON_CALLS,
+        tool_bytes: int = Limits().constraint_bytes,
+    ) -> None:
+        """
+        Args:
+            convention: how the model writes tool calls.
+            tool_bytes: of the schemas of all tools of a request.
+        """
         self.app = app
         self.compile_service = compile_service
         self.convention = convention
+        self.tool_bytes = tool_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -96,7 +108,7 @@ class ConstraintMiddleware:
             return None, None
         tools = None
         if path == CHAT:
-            tools = read_tools(body)
+            tools = read_tools(body, self.tool_bytes)
         else:
             refuse_enforced_tools(body)
         referred = await while_connected(receive, resolve_reference(body, self.compile_service, caller))

@@ -11,7 +11,7 @@ from guided.errors import ConstraintError
 from server.errors import RequestRefused, from_constraint_error
 from server.guided_fields import Wanted
 from server.tools.conventions import Convention, Format
-from server.tools.request import ToolRequest
+from server.tools.request import Tool, ToolRequest, schema_text
 
 FIELD = "tools"
 _JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order", "escapes")
@@ -34,11 +34,12 @@ def joined(tools: ToolRequest, convention: Convention, other: Wanted | None) -> 
         raise RequestRefused(message, "conflicting_constraints", other.field)
     if tools.choice == "auto" and not convention.knows_auto:
         if other is None:
+            _refuse_promises(tools)
             return None
         message = f"tools beside {other.field} are not supported where it is not known how the model writes calls"
         raise RequestRefused(message, "not_enforced", FIELD)
     if other is None:
-        constraint = _tag(_with_inputs(convention.format(tools), tools), {})
+        constraint = _tag(_calls(convention, tools), {})
     else:
         constraint = _either(replace(tools, choice="required"), convention, other)
     return Wanted(
@@ -49,9 +50,22 @@ def joined(tools: ToolRequest, convention: Convention, other: Wanted | None) -> 
     )
 
 
+def _refuse_promises(tools: ToolRequest) -> None:
+    """Raises RequestRefused if a request whose calls are not constrained asks for what only a constraint keeps."""
+    unknown = "is not enforced where it is not known how the model writes calls by itself"
+    if tools.listed:
+        raise RequestRefused(f"tool_choice.allowed_tools {unknown}", "not_enforced", "tool_choice.allowed_tools")
+    for tool in tools.tools:
+        if tool.strict:
+            field = tool.field.removesuffix("parameters") + "strict"
+            raise RequestRefused(f"{field} {unknown}", "not_enforced", field)
+        if tool.input is not None:
+            raise RequestRefused(f"{tool.field} {unknown}", "not_enforced", tool.field)
+
+
 def _either(tools: ToolRequest, convention: Convention, other: Wanted) -> Constraint:
     options = {name: value for name, value in other.constraint.options.items() if name in _JSON_OPTIONS}
-    elements = [_with_inputs(convention.format(tools), tools), _as_format(other)]
+    elements = [_calls(convention, tools), _as_format(other)]
     return _tag({"type": "or", "elements": elements}, options)
 
 
@@ -59,29 +73,42 @@ def _places_of(constraint: Constraint, tools: ToolRequest) -> dict[str, str]:
     """Where the schemas of a constraint came from: JSON pointer into its structural tag -> field of the request."""
     if constraint.kind != "structural_tag":
         return {"": tools.tools[0].field}
+    fields: dict[str, str] = {}
+    for tool in tools.tools:
+        for schema in (tool.parameters, tool.input):
+            if schema is not None:
+                fields.setdefault(schema_text(schema), tool.field)
     found = {}
     for pointer, inside in _inside(constraint.value, ""):
-        tool = next((tool for tool in tools.tools if inside in (tool.parameters, tool.input)), None)
-        if tool is not None:
-            found[pointer] = tool.field
+        field = fields.get(schema_text(inside))
+        if field is not None:
+            found[pointer] = field
     return found
 
 
-def _with_inputs(value: Any, tools: ToolRequest) -> Any:
+def _calls(convention: Convention, tools: ToolRequest) -> Format:
+    """What calls look like, the inputs of custom tools included. Raises RequestRefused as `_with_inputs` does."""
+    custom = {schema_text(tool.parameters): tool for tool in reversed(tools.tools) if tool.input is not None}
+    format = convention.format(tools)
+    return _with_inputs(format, custom) if custom else format
+
+
+def _with_inputs(value: Any, custom: Mapping[str, Tool]) -> Any:
     """A format in which the arguments of custom tools that have a grammar obey it.
+
+    Args:
+        custom: text of the parameters -> such a tool.
 
     Raises:
         RequestRefused: they are not written as JSON.
     """
     if isinstance(value, list):
-        return [_with_inputs(one, tools) for one in value]
+        return [_with_inputs(one, custom) for one in value]
     if not isinstance(value, dict):
         return value
     if value.get("type") != "json_schema":
-        return {key: _with_inputs(one, tools) for key, one in value.items()}
-    tool = next(
-        (tool for tool in tools.tools if tool.input is not None and tool.parameters == value["json_schema"]), None
-    )
+        return {key: _with_inputs(one, custom) for key, one in value.items()}
+    tool = custom.get(schema_text(value["json_schema"]))
     if tool is None:
         return value
     if value.get("style", "json") != "json":

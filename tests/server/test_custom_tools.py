@@ -81,6 +81,12 @@ REFUSED = [
 ]
 
 
+def test_two_tools_of_one_name_and_two_grammars_are_refused():
+    with pytest.raises(RequestRefused) as refused:
+        read_tools({"tools": [custom("f", "regex", "a"), custom("f", "regex", "b")]})
+    assert refused.value.param == "tools.1.custom.name"
+
+
 @pytest.mark.parametrize(("tool", "param"), REFUSED)
 def test_refusals(tool, param):
     with pytest.raises(RequestRefused) as refused:

@@ -115,6 +115,51 @@ def test_the_model_may_answer_as_it_likes_where_its_calls_are_not_known():
         wanted_by({"tools": TOOLS, "tool_choice": "required"}, UnknownFormat("dots"))
 
 
+GRAMMAR = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "a+"}}
+
+
+@pytest.mark.parametrize("convention", [JSON_CALLS, JsonCalls("pythonic"), UnknownFormat("dots")])
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [*TOOLS, tool("f", strict=True)]}, "tools.3.function.strict"),
+        (
+            {"tools": [{"type": "custom", "custom": {"name": "f", "format": GRAMMAR}}]},
+            "tools.0.custom.format.grammar.definition",
+        ),
+        (
+            {
+                "tools": TOOLS,
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "allowed_tools": {"mode": "auto", "tools": [named("trip")]},
+                },
+            },
+            "tool_choice.allowed_tools",
+        ),
+    ],
+)
+def test_what_only_a_constraint_keeps_is_refused_where_calls_are_not_known(convention, fields, param):
+    with pytest.raises(RequestRefused) as refused:
+        wanted_by(fields, convention)
+    assert (refused.value.param, refused.value.code) == (param, "not_enforced")
+    assert param in refused.value.message
+    assert wanted_by(fields) is not None
+
+
+def test_a_choice_of_null_is_the_default():
+    body = {"tools": TOOLS, "tool_choice": None}
+    assert read_tools(body) == read_tools({"tools": TOOLS})
+    assert as_vllm_reads(body) == {"tools": TOOLS}
+
+
+def test_the_places_of_many_tools_are_their_own():
+    many = [tool(f"f{n}", {"properties": {f"a{n}": {"type": "string"}}}) for n in range(1_024)]
+    wanted = wanted_by({"tools": many})
+    assert wanted is not None
+    assert set(wanted.places.values()) == {f"tools.{n}.function.parameters" for n in range(1_024)}
+
+
 def test_only_allowed_tools_may_be_called():
     choice = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named("trip"), named("now")]}}
     body = {"tools": TOOLS, "tool_choice": choice}
@@ -179,6 +224,23 @@ REFUSED = [
     ({"tools": [{"type": "web_search"}]}, "tools.0.type", "not_enforced"),
     ({"tools": [tool("f"), tool("f", TRIP)]}, "tools.1.function.name", "invalid_constraint"),
     ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools"}}, "tool_choice.allowed_tools", "invalid_constraint"),
+    ({"tools": [tool(f"f{n}", None) for n in range(1_025)]}, "tools", "constraint_too_complex"),
+    (
+        {"tools": [tool("f", {"const": "x" * 1_500_000}), tool("g", {"const": "y" * 700_000})]},
+        "tools",
+        "constraint_too_complex",
+    ),
+    (
+        {
+            "tools": TOOLS,
+            "tool_choice": {
+                "type": "allowed_tools",
+                "allowed_tools": {"mode": "auto", "tools": [named("trip")] * 1_025},
+            },
+        },
+        "tool_choice.allowed_tools.tools",
+        "constraint_too_complex",
+    ),
 ]
 
 
@@ -280,6 +342,19 @@ def test_strings_of_a_union_have_no_second_quotes():
 
 
 # --- through the middleware -------------------------------------------------------------------------------------------
+
+
+def test_a_choice_of_null_reaches_vllm_as_the_default():
+    route, service = Route(), FakeCompileService()
+    assert call(ConstraintMiddleware(route, service, HERMES), CHAT, {"tools": TOOLS, "tool_choice": None})[0] == 200
+    assert service.compiled[0].kind == "structural_tag"
+    assert json.loads(route.body) == {"tools": TOOLS}
+
+
+def test_the_limit_of_one_constraint_holds_for_all_tools_together():
+    body = {"messages": [], "tools": TOOLS}
+    status, answer = call(ConstraintMiddleware(Route(), FakeCompileService(), HERMES, tool_bytes=100), CHAT, body)
+    assert (status, answer["error"]["code"], answer["error"]["param"]) == (400, "constraint_too_complex", "tools")
 
 
 @pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}, {"tool_choice": "required"}])
