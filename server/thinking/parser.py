@@ -16,11 +16,10 @@ from vllm.parser.abstract_parser import DelegatingParser, Parser
 
 from server.engine import Pending, pending_constraint
 from server.thinking.sections import Sections, Splitter
+from server.tools.serving import Parsed, may_call
 
 _ON = {"thinking": True, "enable_thinking": True}  # the switches of chat templates
 _CHANNELS = ("<|channel>", "<|content_thinking|>")  # start markers of more than thinking, or with a heading behind them
-
-_Parsed = tuple[str | None, str | None, list[FunctionCall] | None]
 
 
 def markers_of(parser_class: type[Parser], tokenizer: Any, model_config: Any = None) -> tuple[str, str] | None:
@@ -64,14 +63,14 @@ def taking_apart(parser_class: type[Parser]) -> type[Parser]:
             request: Any,
             enable_auto_tools: bool = False,
             model_output_token_ids: Sequence[int] = (),
-        ) -> _Parsed:
+        ) -> Parsed:
             if self._sections is None:
                 return super().parse(model_output, request, enable_auto_tools, model_output_token_ids)
             splitter = Splitter(self._sections)
             thinking, answer = map("".join, zip(splitter.feed(model_output), splitter.finish(), strict=True))
             content = answer if answer or splitter.in_answer else None
             calls: list[FunctionCall] | None = []
-            if _has_tools(request):
+            if may_call(request):
                 self._initialize_history_tool_call_cnt(request)
                 calls, content = self._extract_tool_calls(content, request, enable_auto_tools)
             return thinking or None, content, calls
@@ -98,7 +97,7 @@ def taking_apart(parser_class: type[Parser]) -> type[Parser]:
                 rest = self._splitter.finish()
                 thinking, answer = thinking + rest[0], answer + rest[1]
             delta = DeltaMessage(content=answer) if answer else None
-            if _has_tools(request) and (answer or self._splitter.in_answer):
+            if may_call(request) and (answer or self._splitter.in_answer):
                 state.reasoning_ended = state.prompt_reasoning_checked = True
                 token_ids = delta_token_ids if before else self._encoded(answer)
                 delta = parse_delta(answer, token_ids)
@@ -118,7 +117,3 @@ def taking_apart(parser_class: type[Parser]) -> type[Parser]:
 
     SectionsParser.__name__ = SectionsParser.__qualname__ = parser_class.__name__
     return SectionsParser
-
-
-def _has_tools(request: Any) -> bool:
-    return bool(request.tools) and request.tool_choice not in (None, "none")

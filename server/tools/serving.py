@@ -1,7 +1,7 @@
 """In: vLLM's chat serving; out: the same, honest about answers that were cut off in the middle of a tool call. Knows no constraint.
 
 Of such an answer vLLM makes text with the raw markup of the call, or says that calls were made. Here it is the call as far as it
-came, as it is in a stream, and the finish reason is the engine's.
+came, as it is in a stream, and the finish reason is the engine's: "length", or "stop" where a stop string cut the call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vllm.parser.abstract_parser import Parser
 
 from server.tools.custom import CustomCalls, stands_for_custom
 
-_Parsed = tuple[str | None, str | None, list[FunctionCall] | None]
+Parsed = tuple[str | None, str | None, list[FunctionCall] | None]
 
 
 def serve_honestly(state: State) -> None:
@@ -35,7 +35,7 @@ def serve_honestly(state: State) -> None:
 
 
 class HonestChat(OpenAIServingChat):
-    """Says "length" where the engine says so, whatever was called."""
+    """Says what the engine says where that cut an answer off, whatever was called."""
 
     async def chat_completion_full_generator(
         self, request: Any, result_generator: AsyncIterator[RequestOutput], *args: Any, **options: Any
@@ -50,8 +50,11 @@ class HonestChat(OpenAIServingChat):
         response = await super().chat_completion_full_generator(request, watched(), *args, **options)
         if isinstance(response, ChatCompletionResponse):
             for choice in response.choices:
+                calls = choice.message.tool_calls
                 if choice.index in cut:
                     choice.finish_reason = "length"
+                elif calls and _cut_by_stop(choice.finish_reason, choice.stop_reason, calls[-1].function.arguments):
+                    choice.finish_reason = "stop"
             _as_custom(response, _custom_names(request))
         return response
 
@@ -59,6 +62,8 @@ class HonestChat(OpenAIServingChat):
         self, request: Any, result_generator: AsyncIterator[RequestOutput], *args: Any, **options: Any
     ) -> AsyncGenerator[str, None]:
         stream = super().chat_completion_stream_generator(request, result_generator, *args, **options)
+        if getattr(request, "stop", None) and may_call(request):
+            stream = _cut_stream(stream)
         names = _custom_names(request)
         return _custom_stream(stream, CustomCalls(names)) if names else stream
 
@@ -66,6 +71,51 @@ class HonestChat(OpenAIServingChat):
 def _custom_names(request: Any) -> frozenset[str]:
     tools = getattr(request, "tools", None) or ()
     return frozenset(tool.function.name for tool in tools if stands_for_custom(tool.function.parameters))
+
+
+def may_call(request: Any) -> bool:
+    """Has the request tools that the model may call?"""
+    return bool(request.tools) and request.tool_choice not in (None, "none")
+
+
+def _cut_by_stop(finish_reason: str | None, stop_reason: Any, arguments: str) -> bool:
+    """Did a stop string of the request end the answer within its last call, which has these arguments?"""
+    return finish_reason == "tool_calls" and isinstance(stop_reason, str) and not _is_whole(arguments)
+
+
+def _is_whole(arguments: str) -> bool:
+    try:
+        json.loads(arguments, parse_int=str)  # Python refuses to read integers of thousands of digits
+    except (json.JSONDecodeError, RecursionError):
+        return False
+    return True
+
+
+async def _cut_stream(stream: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
+    """The events of a stream, whose last one says "stop" where a stop string cut a call.
+
+    With the finish reason vLLM may send a closing of arguments that the model never wrote, so what counts came before.
+    """
+    last: dict[int, tuple[int, list[str]]] = {}  # choice -> its last call, and the parts of its arguments
+    async with aclosing(stream):
+        async for event in stream:
+            if '"tool_calls"' not in event:
+                yield event
+                continue
+            chunk = json.loads(event.removeprefix("data: "))
+            for choice in chunk["choices"]:
+                calls = choice["delta"].get("tool_calls") or ()
+                before = "".join(last.get(choice["index"], (0, []))[1]) if choice["finish_reason"] else ""
+                if _cut_by_stop(choice["finish_reason"], choice.get("stop_reason"), before):
+                    choice["finish_reason"] = "stop"
+                    event = f"data: {json.dumps(chunk)}\n\n"
+                for call in calls:
+                    number, parts = last.get(choice["index"], (None, []))
+                    if call["index"] != number:
+                        parts = []
+                        last[choice["index"]] = call["index"], parts
+                    parts.append((call.get("function") or {}).get("arguments") or "")
+            yield event
 
 
 class _Message(ChatMessage):
@@ -108,10 +158,10 @@ def honest(parser_class: type[Parser]) -> type[Parser]:
             request: Any,
             enable_auto_tools: bool = False,
             model_output_token_ids: Sequence[int] = (),
-        ) -> _Parsed:
+        ) -> Parsed:
             parsed = super().parse(model_output, request, enable_auto_tools, model_output_token_ids)
             reasoning, content, calls = parsed
-            if calls or not _may_call(request, self.tool_parser):
+            if calls or self.tool_parser is None or not may_call(request):
                 return parsed
             if content is None:  # vLLM gives up a list of calls that is not complete
                 content = model_output if reasoning is None else ""
@@ -123,10 +173,6 @@ def honest(parser_class: type[Parser]) -> type[Parser]:
 
     HonestParser.__name__ = HonestParser.__qualname__ = parser_class.__name__
     return HonestParser
-
-
-def _may_call(request: Any, tool_parser: Any) -> bool:
-    return bool(tool_parser is not None and request.tools and request.tool_choice not in (None, "none"))
 
 
 def _as_streamed(parser: Any, text: str, request: Any) -> tuple[str | None, list[FunctionCall]]:

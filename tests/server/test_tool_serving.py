@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from argparse import Namespace
 from types import SimpleNamespace
 
@@ -155,3 +156,56 @@ def test_the_finish_reason_of_a_call_that_was_cut_off_is_length(monkeypatch, eng
     serving = HonestChat.__new__(HonestChat)
     response = asyncio.run(serving.chat_completion_full_generator(None, results()))
     assert response.choices[0].finish_reason == said
+
+
+CUT_BY_STOP = [
+    (['{"city": "Ro'], "\n\n", "stop"),
+    (['{"city": "Ro', ""], "\n\n", "stop"),
+    ([""], "\n\n", "stop"),
+    (['{"city": "Rome"}', '{"city": "Os'], "\n\n", "stop"),
+    (['{"city": "Rome"}'], "\n\n", "tool_calls"),
+    (['{"city": "Ro'], 7, "tool_calls"),
+    (['{"city": "Ro'], None, "tool_calls"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "stop_reason", "said"), CUT_BY_STOP)
+def test_a_call_that_a_stop_string_cuts_is_not_called_whole(monkeypatch, arguments, stop_reason, said):
+    made = [{"id": "1", "type": "function", "function": {"name": "weather", "arguments": one}} for one in arguments]
+
+    async def generator(self, request, results, *args, **options):
+        message = {"role": "assistant", "tool_calls": made}
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls", "stop_reason": stop_reason}
+        return ChatCompletionResponse.model_validate({"model": "m", "choices": [choice], "usage": {}})
+
+    monkeypatch.setattr(OpenAIServingChat, "chat_completion_full_generator", generator)
+    serving = HonestChat.__new__(HonestChat)
+    response = asyncio.run(serving.chat_completion_full_generator(request(stop=["\n\n"]), None))
+    assert response.choices[0].finish_reason == said
+
+
+@pytest.mark.parametrize(("arguments", "stop_reason", "said"), CUT_BY_STOP)
+@pytest.mark.parametrize("closing", [None, "{}"])
+def test_nor_in_a_stream(monkeypatch, arguments, stop_reason, said, closing):
+    def event(calls, **end) -> str:
+        choice = {"index": 0, "delta": {"tool_calls": calls} if calls else {}, "finish_reason": None, **end}
+        return f"data: {json.dumps({'choices': [choice]})}\n\n"
+
+    async def generator(self, request, results, *args, **options):
+        yield event(None)
+        for number, one in enumerate(arguments):
+            yield event([{"index": number, "id": "1", "function": {"name": "weather"}}])
+            for character in one:
+                yield event([{"index": number, "function": {"arguments": character}}])
+        end = closing and [{"index": len(arguments) - 1, "function": {"arguments": closing}}]
+        yield event(end, finish_reason="tool_calls", stop_reason=stop_reason)
+        yield "data: [DONE]\n\n"
+
+    async def streamed(**more) -> list[str]:
+        serving = HonestChat.__new__(HonestChat)
+        return [one async for one in serving.chat_completion_stream_generator(request(**more), None)]
+
+    monkeypatch.setattr(OpenAIServingChat, "chat_completion_stream_generator", generator)
+    events, plain = asyncio.run(streamed(stop="\n\n")), asyncio.run(streamed())
+    assert json.loads(events[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == said
+    assert (events[:-2], events[-1]) == (plain[:-2], plain[-1])
