@@ -109,13 +109,26 @@ def stands_for_custom(function_parameters: Any) -> bool:
     return isinstance(mark, str) and mark.startswith(_MARK)
 
 
-def input_of(arguments: str) -> str:
-    """The text in the arguments of such a function, as far as they were written."""
-    begin = _BEGIN.match(arguments)
-    if begin is None:
-        return ""
-    body = _BODY.match(arguments, begin.end())
-    return "" if body is None else json.loads(f'"{body[0]}"', strict=False)
+class Input:
+    """The text in the arguments of such a function, read as they are written."""
+
+    def __init__(self) -> None:
+        self._rest = ""  # that was not read yet: the beginning of the arguments, or of one character
+        self._begun = False
+
+    def read(self, part: str) -> str:
+        """The text of one more part of the arguments."""
+        self._rest += part
+        if not self._begun:
+            begin = _BEGIN.match(self._rest)
+            if begin is None:
+                return ""
+            self._begun = True
+            self._rest = self._rest[begin.end() :]
+        body = _BODY.match(self._rest)
+        assert body is not None, "it matches no characters too"
+        self._rest = self._rest[body.end() :]
+        return json.loads(f'"{body[0]}"', strict=False)
 
 
 class CustomCalls:
@@ -124,14 +137,14 @@ class CustomCalls:
     def __init__(self, names: frozenset[str]) -> None:
         """`names`: of the custom tools."""
         self._names = names
-        self._arguments: dict[tuple[int, int], str] = {}  # of custom calls so far: (choice, call)
+        self._inputs: dict[tuple[int, int], Input] = {}  # of custom calls so far: (choice, call)
 
     def in_message(self, call: dict[str, Any]) -> dict[str, Any]:
         """A whole call of an answer."""
         function = call["function"]
         if function["name"] not in self._names:
             return call
-        inner = {"name": function["name"], "input": input_of(function["arguments"])}
+        inner = {"name": function["name"], "input": Input().read(function["arguments"])}
         return {**_without(call, "function"), "type": "custom", "custom": inner}
 
     def in_chunk(self, choice: int, call: dict[str, Any]) -> dict[str, Any]:
@@ -139,12 +152,10 @@ class CustomCalls:
         function = call.get("function") or {}
         key = choice, call["index"]
         if function.get("name") in self._names:
-            self._arguments[key] = ""
-        if key not in self._arguments:
+            self._inputs[key] = Input()
+        if key not in self._inputs:
             return call
-        before = input_of(self._arguments[key])
-        self._arguments[key] += function.get("arguments") or ""
-        inner = {"input": input_of(self._arguments[key])[len(before) :]}
+        inner = {"input": self._inputs[key].read(function.get("arguments") or "")}
         if function.get("name"):
             inner["name"] = function["name"]
         return {**_without(call, "function"), **({"type": "custom"} if call.get("type") else {}), "custom": inner}

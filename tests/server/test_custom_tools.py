@@ -13,7 +13,7 @@ from guided.errors import ConstraintError
 from server.constraint_middleware import ConstraintMiddleware
 from server.errors import RequestRefused
 from server.tools.conventions import JSON_CALLS, NativeFormat
-from server.tools.custom import CustomCalls, as_functions, input_of
+from server.tools.custom import CustomCalls, Input, as_functions
 from server.tools.request import as_vllm_reads, read_tools
 from server.tools.serving import _as_custom, _custom_names, _custom_stream
 from tests.server.fakes import FakeCompileService
@@ -134,10 +134,22 @@ def test_custom_tools_that_may_not_be_called_are_functions_too():
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_the_input_of_every_beginning_is_a_beginning_of_the_input(text, ascii_only):
     arguments = json.dumps({"input": text}, ensure_ascii=ascii_only)
-    found = [input_of(arguments[:size]) for size in range(len(arguments) + 1)]
+    found = [Input().read(arguments[:size]) for size in range(len(arguments) + 1)]
     assert found[-1] == text
     assert all(text.startswith(one) for one in found)
     assert sorted(found, key=len) == found
+    by_character = Input()
+    parts = [by_character.read(one) for one in arguments]
+    assert ["".join(parts[:size]) for size in range(len(arguments) + 1)] == found
+
+
+def test_what_was_read_of_an_input_is_not_read_again():
+    input = Input()
+    assert input.read('{"input": "' + "a" * 1_000) == "a" * 1_000
+    for _ in range(100):
+        assert input.read("b\\") == "b"
+        assert len(input._rest) == 1, "the beginning of one character is all that is kept"
+        assert input.read("n") == "\n"
 
 
 def test_an_answer_is_one_that_openais_client_reads():
