@@ -29,13 +29,14 @@ from server.guided_fields import (
     refuse_any_constraint,
     refuse_enforced_tools,
     refuse_text_stop_ids,
+    refuse_tools_beside,
     without_constraint,
 )
 from server.handover import HandedOver, hand_over, named_backend
 from server.observation import current
 from server.report import Report, refuse_several_answers, reporting
 from server.request_body import is_json, parse_body, refuse_lone_surrogates
-from server.request_fields import BUDGETS, CHAT, MODELS, refuse_dropped_fields, refuse_what_is_no_array
+from server.request_fields import BUDGETS, CHAT, MODELS, RESPONSES, refuse_dropped_fields, refuse_what_is_no_array
 from server.request_ids import let_body_name
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention
@@ -115,6 +116,9 @@ class ConstraintMiddleware:
         handed_over = _handed_over(body, referred, tools)
         join_tools = None if tools is None else partial(joined, tools, self.convention)
         wanted = None if handed_over is not None else read_constraint(body, referred, join_tools)
+        constrained = wanted if handed_over is None else handed_over[0]
+        if path == RESPONSES and constrained is not None:
+            refuse_tools_beside(body, constrained.field)
         refuse_dropped_fields(body, path, looks_guided)
         refuse_lone_surrogates(body, raw)
         if handed_over is not None:

@@ -400,6 +400,13 @@ def refuse_enforced_tools(body: Body) -> None:
                 raise _not_enforced(place, "strict tools are not enforced on this route; use /v1/chat/completions")
 
 
+def refuse_tools_beside(body: Body, field: str) -> None:
+    """For /v1/responses: raises RequestRefused for tools that the constraint in `field` would keep from being called."""
+    if body.get("tools") and body.get("tool_choice") != "none":
+        message = f"tools beside {field} are not supported on this route; use /v1/chat/completions, or tool_choice none"
+        raise _not_enforced("tools", message)
+
+
 def refuse_contradictions(body: Body, field: str) -> None:
     """Raises RequestRefused for a field that would break the promise of the constraint in `field`."""
     for name, why in CONTRADICTIONS.items():

@@ -14,6 +14,7 @@ from guided.limits import Budget
 from server.constraint_middleware import ConstraintMiddleware
 from server.errors import RequestRefused
 from server.guided_fields import Wanted, read_constraint
+from server.request_fields import RESPONSES
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention, JsonCalls, NativeFormat, UnknownFormat, convention_of
 from server.tools.request import as_vllm_reads, read_tools
@@ -392,3 +393,23 @@ def test_text_completions_have_no_tools():
     app = ConstraintMiddleware(Route(), FakeCompileService())
     status, answer = call(app, "/v1/completions", {"prompt": "x", "tools": TOOLS, "tool_choice": "required"})
     assert (status, answer["error"]["param"]) == (400, "tool_choice")
+
+
+FUNCTION = {"type": "function", "name": "weather", "parameters": WEATHER}  # as /v1/responses has it
+
+
+@pytest.mark.parametrize("choice", [{}, {"tool_choice": None}, {"tool_choice": "auto"}])
+@pytest.mark.parametrize("more", [{}, {"guided_decoding_backend": "xgrammar"}])
+@pytest.mark.parametrize("tools", [[FUNCTION], [{"type": "web_search"}]])
+def test_tools_beside_a_constraint_are_refused_on_responses(choice, more, tools):
+    body = {"input": "x", "guided_regex": "ok", "tools": tools, **choice, **more}
+    status, answer = call(ConstraintMiddleware(Route(), FakeCompileService()), RESPONSES, body)
+    assert (status, answer["error"]["code"], answer["error"]["param"]) == (400, "not_enforced", "tools")
+
+
+@pytest.mark.parametrize("fields", [{"tools": []}, {"tools": [FUNCTION], "tool_choice": "none"}])
+def test_a_constraint_on_responses_beside_tools_that_may_not_be_called(fields):
+    service = FakeCompileService()
+    body = {"input": "x", "guided_regex": "ok", **fields}
+    assert call(ConstraintMiddleware(Route(), service), RESPONSES, body)[0] == 200
+    assert service.compiled == [Constraint.regex("ok")]
