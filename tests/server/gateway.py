@@ -12,6 +12,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
+
+from prometheus_client import CollectorRegistry
 
 from tests.live_server import LiveServer, free_port
 
@@ -26,7 +29,7 @@ def running(model_folder: Path, flags: Sequence[str] = ()) -> Iterator[LiveServe
     set_environment()
     import uvicorn
 
-    from server.app import create_app
+    from server import app as application
     from server.command_line import parse_arguments
     from server.lifecycle import engine_config, prepare_compilation
     from tests.server.engine_without_model import engine_without_model
@@ -41,7 +44,9 @@ def running(model_folder: Path, flags: Sequence[str] = ()) -> Iterator[LiveServe
     async def serve() -> None:
         engine = engine_without_model(config, service.vocabulary)
         await service.start()
-        app = await create_app(args, engine, service)
+        # Metrics of their own: other applications may run in this process, and a registry takes a name once.
+        with patch.object(application, "get_prometheus_registry", return_value=CollectorRegistry()):
+            app = await application.create_app(args, engine, service)
         server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
         servers.append(server)
         serving = asyncio.create_task(server.serve())

@@ -52,7 +52,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 @pytest.fixture(scope="module")
 def live(loop, tmp_path_factory) -> Iterator[LivePool]:
     folder = tmp_path_factory.mktemp("indexes")
-    pool = Pool(VOCABULARY, PoolOptions(folder, limits=LIMITS, memory_bytes=160 << 20, nice=0))
+    pool = Pool(VOCABULARY, PoolOptions(folder, limits=LIMITS, memory_bytes=320 << 20, nice=0))
     made = LivePool(pool, loop, folder)
     made.wait(pool.start())
     yield made

@@ -73,7 +73,7 @@ def test_cpu_time_is_cut_by_the_kernel(live):
 
 
 def test_memory_ends_in_a_refusal(live):
-    """160 MiB of address space is less than this index wants; the machine never feels it."""
+    """320 MiB of address space is less than this index wants; the machine never feels it."""
     with pytest.raises(LimitExceeded) as caught:
         live.run(EXPLOSION, "close", closing_seconds=60.0, seconds=60.0, wall_seconds=90.0, priority=Priority.LONG)
     assert caught.value.limit == "memory_bytes"
