@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from guided.automaton.network import Network
-from guided.cache import Disk, Memory, default_folder
+from guided.cache import Disk, Memory, default_folder, is_digest
 from guided.compiler import TokenIndex, compile, writable_network
 from guided.constraint import Constraint
 from guided.errors import LimitExceeded
@@ -56,8 +56,11 @@ class IndexStore:
         """The index of the constraint.
 
         Raises:
+            ValueError: the digest is none.
             ConstraintError: there is no file, and it does not compile here, although a worker compiled it before.
         """
+        if not is_digest(params.digest):  # it names a file
+            raise ValueError("the constraint's digest is none")
         if not params.may_break_off and len(params.canonical_text) > _LARGE:
             self._patient.add(params.digest)
         index = self._current(params)

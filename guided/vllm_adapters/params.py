@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from guided.cache import is_digest
 from guided.constraint import FORMAT_VERSION, Constraint
 
 KEY = "guided"  # the name in extra_args; the gateway refuses requests that bring one of their own
@@ -86,8 +85,6 @@ def from_extra_args(extra_args: Mapping[str, Any] | None) -> GuidedParams | None
         return None
     if not isinstance(travelling, Mapping) or travelling.get("format") != FORMAT_VERSION:
         raise ValueError(f"extra_args[{KEY!r}] is not a constraint of format version {FORMAT_VERSION}")
-    if not is_digest(travelling["digest"]):
-        raise ValueError(f"extra_args[{KEY!r}] has a digest that is none")  # it names a file
     return GuidedParams(
         travelling["digest"],
         travelling["constraint"],
