@@ -202,6 +202,9 @@ class BatchMasker:
         """
         self._follow_changes()
         assert all(row < logits.shape[0] for row in self._slots), f"a batch of {logits.shape[0]} rows"
+        if not self._measured:
+            self._mask(logits)
+            return
         with measured(logits, list(self._measured), list(self._measured.values())):
             self._mask(logits)
 

@@ -32,13 +32,10 @@ class Pressure:
 
 @contextmanager
 def measured(logits: torch.Tensor, rows: Sequence[int], pressures: Sequence[Pressure]) -> Iterator[None]:
-    """Measures what is done to `rows` of the logits, float32[rows, columns], in the body. Costs nothing without rows.
+    """Measures what is done to `rows` of the logits, float32[rows, columns], in the body.
 
     Filters of the engine that came before (allowed_token_ids, bad_words) count as the model's own will.
     """
-    if not rows:
-        yield
-        return
     chosen = torch.tensor(rows, device=logits.device)
     before = torch.logsumexp(logits[chosen], 1)
     yield

@@ -6,6 +6,7 @@ between the two the runner replaces the placeholders that it wrote for tokens st
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ from guided.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from vllm import SamplingParams
     from vllm.config import VllmConfig
+
+
+logger = logging.getLogger(__name__)
 
 
 def _is_first_rank() -> bool:
@@ -110,10 +114,13 @@ class GuidedLogitsProcessor(LogitsProcessor):
     def _report(self, slot: Slot) -> None:
         if slot.pressure is None or self._reports is None:
             return
-        mass, allowed = slot.pressure.read()
-        if slot.failure is not None:  # its last mask ended the request, and chose no token of the answer
-            del mass[-1:], allowed[-1:]
-        self._reports.write(slot.pressure.name, mass, allowed, states_visited(slot))
+        try:
+            mass, allowed = slot.pressure.read()
+            if slot.failure is not None:  # its last mask ended the request, and chose no token of the answer
+                del mass[-1:], allowed[-1:]
+            self._reports.write(slot.pressure.name, mass, allowed, states_visited(slot))
+        except Exception as error:  # noqa: BLE001 - a report is no reason to end the engine
+            logger.warning("no report of request %s: %s: %s", slot.name, type(error).__name__, error)
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         """Masks in place. Without a constrained request in the batch nothing is touched."""

@@ -13,6 +13,7 @@ from vllm.v1.sample.logits_processor.state import BatchUpdateBuilder
 
 import guided
 from guided.constraint import Constraint
+from guided.errors import LimitExceeded
 from guided.vllm_adapters.params import KEY, to_extra_args, with_prefix
 from guided.vllm_adapters.v1 import GuidedLogitsProcessor
 
@@ -235,3 +236,22 @@ def test_what_was_asked_for_is_reported_when_the_request_leaves(model_folder, tm
     assert len(report["mass"]) == len(report["allowed"]) == len(written) == 2
     assert all(0 < mass < 1 for mass in report["mass"])
     assert report["states"] == 3
+
+
+def test_a_report_that_fails_ends_nothing(model_folder, tmp_path, monkeypatch):
+    def too_large(_slot):
+        raise LimitExceeded("the index outgrew its limits", limit="states")
+
+    monkeypatch.setenv("GUIDED_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("guided.vllm_adapters.v1.states_visited", too_large)
+    batch = Batch(model_folder, 49_152)
+    asking = params(SENTIMENT)
+    asking.extra_args = to_extra_args(None, SENTIMENT, "asking", report="name")
+    batch.rows[0] = []
+    batch.builder.added.append((0, asking, [1, 2, 3], batch.rows[0]))
+    batch.add(1, SENTIMENT)
+    batch.step()
+    batch.remove(0)
+    _, after = batch.step()
+    assert allowed(after[1]), "the others go on"
+    assert not list(tmp_path.glob("reports/*"))
