@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from guided.constraint import Constraint
@@ -30,6 +31,12 @@ class LivePool:
     pool: Pool
     loop: asyncio.AbstractEventLoop
     folder: Path
+
+    @property
+    def nursery(self) -> psutil.Process:
+        """This pool's: applications that other tests keep running have theirs in this process too."""
+        assert self.pool._nursery is not None and self.pool._nursery._process is not None
+        return psutil.Process(self.pool._nursery._process.pid)
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(120)

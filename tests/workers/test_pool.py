@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from guided.cache import Disk
@@ -20,13 +17,6 @@ from tests.workers.live_pool import LivePool, job
 
 EXPLOSION = Constraint.regex("(a|b)*a(a|b){40}")  # its automaton has 2 ** 41 states
 RECURSIVE = Constraint.grammar('start: "(" start ")" | "a" start "b" | "x"')
-
-
-def children() -> list[psutil.Process]:
-    """The nursery's workers."""
-    nursery = [p for p in psutil.Process().children() if "guided.workers.nursery" in " ".join(p.cmdline())]
-    assert len(nursery) == 1
-    return nursery[0].children()
 
 
 def test_an_index_comes_by_file(live):
@@ -88,8 +78,8 @@ def test_a_killed_worker_takes_its_job_to_another(live):
         )
         for _ in range(times):
             await asyncio.sleep(0.4)
-            for child in children():
-                os.kill(child.pid, signal.SIGKILL)
+            for worker in live.nursery.children():
+                worker.kill()
         return await work
 
     assert not live.wait(killed(1))["closed"]
@@ -100,7 +90,7 @@ def test_a_killed_worker_takes_its_job_to_another(live):
 
 
 def test_a_killed_nursery_is_replaced(live):
-    (nursery,) = [p for p in psutil.Process().children() if "guided.workers.nursery" in " ".join(p.cmdline())]
+    nursery = live.nursery
     workers = nursery.children()
     nursery.kill()
     for worker in workers:
