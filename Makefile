@@ -64,7 +64,7 @@ serve: $(SERVER) $(PROJECT)
 test: install
 	@$(BIN)/python scripts/prepare_model.py >/dev/null
 	@$(BIN)/python scripts/fetch_tokenizers.py
-	@$(BIN)/python scripts/fetch_browser.py
+	@$(BIN)/python scripts/fetch_programs.py
 	$(BIN)/python -m pytest $(TESTS)
 
 test-v2: install

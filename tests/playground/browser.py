@@ -37,7 +37,7 @@ def chromium() -> Iterator[webdriver.Chrome]:
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if binary is None or driver is None:
         pytest.skip(
-            "Chromium and chromedriver are not installed: python scripts/fetch_browser.py installs them where it can"
+            "Chromium and chromedriver are not installed: python scripts/fetch_programs.py installs them where it can"
         )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = Options()
