@@ -61,7 +61,8 @@ def create_app(settings: BedrockSettings, engine: Engine, cache: AnswerCache, ke
             body = await _body(request, settings.body_bytes)
             conversation = read_request(body, max_tokens=settings.max_tokens, strict=settings.strict_tools)
             record |= {"model": conversation.model, "constraint": conversation.kind}
-            answer = await _answer(conversation, engine, cache, record)
+            key = conversation.cache_key(settings.models.get(conversation.model))
+            answer = await _answer(conversation, key, engine, cache, record)
             record |= {"status": 200, **{k: v for k, v in asdict(answer).items() if k != "text"}}
             return _reply(conversation, answer, request_id)
         except RequestRefused as error:
@@ -73,8 +74,9 @@ def create_app(settings: BedrockSettings, engine: Engine, cache: AnswerCache, ke
     return app
 
 
-async def _answer(conversation: Conversation, engine: Engine, cache: AnswerCache, record: dict[str, Any]) -> Answer:
-    key = conversation.cache_key
+async def _answer(
+    conversation: Conversation, key: str | None, engine: Engine, cache: AnswerCache, record: dict[str, Any]
+) -> Answer:
     if key is not None and (kept := await asyncio.to_thread(cache.get, key)):
         record["cached"] = True
         return Answer(kept["text"], kept["finish_reason"], attempts=0)

@@ -40,6 +40,7 @@ class Conversation:
         arguments: of `converse`, all but modelId.
         shape: what the answer has to look like; None for plain text.
         kind: of the constraint, or "none"; for the log.
+        digest: of the constraint, or None.
         stream, with_usage: how the client wants the answer.
     """
 
@@ -47,15 +48,22 @@ class Conversation:
     arguments: dict[str, Any]
     shape: Shape | None
     kind: str
+    digest: str | None
     stream: bool
     with_usage: bool
 
-    @property
-    def cache_key(self) -> str | None:
-        """Equal for requests that must have equal answers; None where the answer is left to chance."""
+    def cache_key(self, model_id: str | None) -> str | None:
+        """Equal for requests that must have equal answers; None where the answer is left to chance.
+
+        The constraint counts beside the tool that is made of it: a list of choices and a schema may ask for equal tools, and their
+        answers are written differently.
+
+        Args:
+            model_id: what answers under the model's name today.
+        """
         if self.arguments["inferenceConfig"].get("temperature") != 0:
             return None
-        text = json.dumps([self.model, self.arguments], sort_keys=True)
+        text = json.dumps([self.model, model_id, self.digest, self.arguments], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -82,6 +90,7 @@ def read_request(body: Mapping[str, Any], *, max_tokens: int, strict: bool) -> C
         arguments=arguments,
         shape=shape,
         kind=wanted.constraint.kind if wanted else "none",
+        digest=wanted.constraint.digest if wanted else None,
         stream=bool(_typed(plain, "stream", bool)),
         with_usage=isinstance(options, Mapping) and options.get("include_usage") is True,
     )

@@ -11,9 +11,10 @@ import pytest
 from botocore.stub import Stubber
 
 from server.bedrock.cache import DynamoDbCache, MemoryCache, RedisCache
+from server.bedrock.request import read_request
 from server.bedrock.settings import BedrockSettings
 from server.bedrock.start import answer_cache
-from tests.bedrock.stand_in import text
+from tests.bedrock.stand_in import text, tool_use
 from tests.bedrock.test_answers import chat, content
 from tests.live_server import free_port
 
@@ -33,6 +34,20 @@ def test_a_request_that_leaves_something_to_chance_is_not_kept(bedrock, gateway)
     client = gateway(answer_cache="memory")
     bedrock.script = [text("first"), text("second")]
     assert [content(chat(client)) for _ in range(2)] == ["first", "second"]
+
+
+def test_choices_and_a_schema_of_the_same_tool_have_answers_of_their_own(bedrock, gateway):
+    client = gateway(answer_cache="memory")
+    bedrock.script = [tool_use({"value": "a"})]
+    assert content(chat(client, temperature=0, guided_choice=["a", "b"])) == "a"
+    assert content(chat(client, temperature=0, guided_json={"type": "string", "enum": ["a", "b"]})) == '"a"'
+    assert content(chat(client, temperature=0, guided_choice=["a", "b"])) == "a"
+
+
+def test_a_name_that_leads_to_another_model_has_other_answers():
+    body = {"model": "m", "messages": [{"role": "user", "content": "?"}], "temperature": 0}
+    conversation = read_request(body, max_tokens=9, strict=False)
+    assert conversation.cache_key("old") not in (None, conversation.cache_key("new"))
 
 
 def test_memory_forgets():
