@@ -9,7 +9,6 @@ a grammar or a text, its cells stay empty and the reason is printed.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import sys
@@ -26,6 +25,7 @@ import guided
 from benchmarks.grammar_texts import NAMES, text_of
 from benchmarks.measure import milliseconds, percentile, table
 from benchmarks.peers import Peers
+from guided.workers.nursery import collect_rarely
 
 FOLDER = Path(__file__).parent / "grammars"
 TOKENS = 2_000
@@ -47,7 +47,7 @@ def main() -> None:
     vocabulary = guided.Vocabulary.from_pretrained(arguments.tokenizer)
     guided.warm_up(vocabulary)
     peers = Peers(arguments.tokenizer, vocabulary)
-    gc.freeze()  # as the server does: what is loaded by now is not looked through again by each collection
+    collect_rarely()  # as the server's workers do
     names = [arguments.only] if arguments.only else NAMES
     first = first_masks(names, vocabulary, peers, arguments.repeats)
     steps = walks(names, tokenizer, vocabulary, peers)

@@ -6,7 +6,6 @@ python -m benchmarks.regex [--tokenizer FOLDER] [--repeats N]
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import random
@@ -19,6 +18,7 @@ from pathlib import Path
 import guided
 from benchmarks.measure import ends_within, milliseconds, table
 from benchmarks.peers import Peers
+from guided.workers.nursery import collect_rarely
 
 OCTET = "(25[0-5]|2[0-4][0-9]|[01]?[0-9][0-9]?)"
 PATTERNS = {
@@ -54,7 +54,7 @@ def main() -> None:
     vocabulary = guided.Vocabulary.from_pretrained(arguments.tokenizer)
     guided.warm_up(vocabulary)
     peers = Peers(arguments.tokenizer, vocabulary)
-    gc.freeze()  # as the server does: what is loaded by now is not looked through again by each collection
+    collect_rarely()  # as the server's workers do
     report = {
         "vocabulary": vocabulary.size,
         "first_mask_ms": first_masks(vocabulary, peers, arguments.repeats),
