@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -36,6 +37,7 @@ class CharSet:
     # --- construction -----------------------------------------------------------------------------------------------
 
     @staticmethod
+    @lru_cache(maxsize=4096)
     def of(*members: str | int) -> CharSet:
         """The set of the given characters: strings (each character of them) or code points."""
         points = {ord(c) for m in members if isinstance(m, str) for c in m} | {m for m in members if isinstance(m, int)}

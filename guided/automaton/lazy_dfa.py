@@ -208,9 +208,11 @@ class LazyDfa:
                     self._class_bytes[index] ^= inside
                     self._add_class(index, inside)
         self.machine.counts[CLASSES] = len(self._class_bytes)
-        for row, symbols in enumerate(new_sets, known_sets):
-            has_class = [(members & symbols) != 0 for members in self._class_bytes]
-            self.network.set_has_class[row, : len(has_class)] = has_class
+        if new_sets:  # by now each of them has all of a class or nothing: one member tells
+            member = [(members & -members).bit_length() - 1 for members in self._class_bytes]
+            packed = np.frombuffer(b"".join(symbols.to_bytes(32, "little") for symbols in new_sets), np.uint8)
+            has_byte = np.unpackbits(packed.reshape(-1, 32), axis=1, bitorder="little")  # [sets, 256]
+            self.network.set_has_class[known_sets : known_sets + len(new_sets), : len(member)] = has_byte[:, member]
 
     def _add_class(self, origin: int, members: int) -> None:
         """A new class that was part of class `origin` so far."""

@@ -14,6 +14,8 @@ from functools import cache
 from lark import Token, Tree
 from lark import load_grammar as lark_loader
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput
+from lark.grammar import Rule
+from lark.parser_frontends import ParsingFrontend
 
 from guided.errors import InvalidConstraint, UnsupportedKeyword
 from guided.grammar.lark_definition import Definition, Rename
@@ -44,13 +46,33 @@ def read_lark(text: str, budget: Budget) -> RuleSet:
 
 def warm() -> None:
     """Lets Lark build the tables of its parser for grammars, and read its `common` grammar: 0.3 s, once per process."""
-    lark_loader._get_parser()
+    _parser()
     _bundled("common")
+
+
+class _IdentifiedRule(Rule):
+    """A rule that is equal to itself only: Lark looks rules up at each reduction, and compares them in Python."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+@cache
+def _parser() -> ParsingFrontend:
+    """Lark's parser of its own grammar language."""
+    parser = lark_loader._get_parser()
+    lalr = parser.parser.parser
+    callbacks = list(lalr.callbacks.items())
+    for rule, _ in callbacks:  # the parse table holds the same objects
+        rule.__class__ = _IdentifiedRule
+    lalr.callbacks = dict(callbacks)
+    return parser
 
 
 def _parse(source: Source) -> Tree:
     """The parse tree by Lark's parser of its own grammar language."""
-    parser = lark_loader._get_parser()
+    parser = _parser()
     try:
         return parser.parse(source.plain + "\n", "start")
     except UnexpectedInput as error:
@@ -65,7 +87,7 @@ def _parse(source: Source) -> Tree:
 def _bundled(name: str) -> Tree:
     """The parse tree of a grammar that comes with Lark."""
     _path, text = lark_loader.stdlib_loader(None, f"{name}.lark")
-    return lark_loader._get_parser().parse(text + "\n", "start")
+    return _parser().parse(text + "\n", "start")
 
 
 class _Loader:

@@ -38,6 +38,7 @@ class Resolver:
         self._budget = budget
         self._patterns = TerminalPatterns(definitions, self._refuse)
         self._terminals: dict[str, Terminal] = {}
+        self._literals: dict[tuple[str, ...], Terminal] = {}  # as written -> terminal; grammars repeat their literals
         self._terminal_places: dict[Terminal, Place] = {}
         self._instances: dict[tuple[str, tuple[Expression, ...]], str] = {}
         self._queue: list[tuple[str, Definition, dict[str, Expression]]] = []
@@ -76,14 +77,14 @@ class Resolver:
         self, node: Tree, children: list[Any], rename: Rename, arguments: dict[str, Expression], owner: Definition
     ) -> Any:
         match node.data:
+            case "value":
+                return children[0]
             case "nonterminal" | "terminal":
                 return self._symbol(children[0], rename, arguments)
             case "literal" | "range":
                 return self._literal(node, children, owner)
             case "template_usage":
                 return self._instance(node.children[0].children[0], children[0], tuple(children[1:]))
-            case "value":
-                return children[0]
             case "expr":
                 return Repeat(children[0], *self._bounds(children[1:]))
             case "maybe":
@@ -139,10 +140,14 @@ class Resolver:
             self._terminal(name)
 
     def _literal(self, node: Tree, tokens: list[Token], owner: Definition) -> Terminal:
-        try:
-            terminal = terminal_of(literal_pattern(tokens[0]) if node.data == "literal" else range_pattern(*tokens))
-        except InvalidConstraint as error:
-            raise self._refuse(error.message, tokens[0]) from error
+        key = tuple(tokens)
+        terminal = self._literals.get(key)
+        if terminal is None:
+            try:
+                pattern = literal_pattern(tokens[0]) if node.data == "literal" else range_pattern(*tokens)
+            except InvalidConstraint as error:
+                raise self._refuse(error.message, tokens[0]) from error
+            terminal = self._literals[key] = terminal_of(pattern)
         self._note_place(terminal, None if owner.token is None else tokens[0])
         return terminal
 

@@ -165,17 +165,16 @@ def determinise(nfa: RuleNfa, nullable: set[int], budget: Budget) -> RuleAutomat
     order = [start]
     arcs: list[list[Arc]] = []
     for subset in order:  # grows while it is walked
-        moves: dict[int, set[int]] = {}
+        moves: dict[int, frozenset[int]] = {}
         for state in subset:
             for symbol, target in nfa.arcs[state]:
-                moves.setdefault(symbol, set()).update(closures[target])
+                moves[symbol] = moves[symbol] | closures[target] if symbol in moves else closures[target]
         row = []
         for symbol, targets in moves.items():
-            key = frozenset(targets)
-            if key not in ids:
-                ids[key] = len(order)
-                order.append(key)
-            row.append((symbol, ids[key]))
+            if targets not in ids:
+                ids[targets] = len(order)
+                order.append(targets)
+            row.append((symbol, ids[targets]))
         arcs.append(row)
         if len(order) > limit:
             return minimise(_without_empty_edges(nfa, closures))
@@ -238,8 +237,11 @@ def minimise(automaton: RuleAutomaton) -> RuleAutomaton:
 
 def _refined(automaton: RuleAutomaton) -> list[int]:
     """The block of each state; the start is a block of its own."""
-    block = [0, *(1 + final for final in automaton.final[1:])]
-    num_blocks = len(set(block))
+    reads = [frozenset(symbol for symbol, _ in arcs) for arcs in automaton.arcs]
+    first: dict[tuple, int] = {}
+    keys = [(0,), *zip(automaton.final[1:], reads[1:], strict=True)]
+    block = [first.setdefault(key, len(first)) for key in keys]
+    num_blocks = len(first)
     while True:
         ids: dict[tuple, int] = {}
         refined = [

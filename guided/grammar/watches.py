@@ -81,7 +81,7 @@ class TerminalVariants:
         self._exits: dict[tuple[int, int], tuple[int, ...]] = {}
         self._openings: dict[int, CharSet] = {}
         self._disturbing: dict[int, int] = {}
-        self._after_literal: dict[tuple[Literal, int], int | None] = {}
+        self._after_literal: dict[tuple[int, int], int | None] = {}
 
     def choose_relevant(self, next_to: dict[int, int], ignore: list[int]) -> None:
         """Keeps the watches of those terminals only which something that may follow can disturb.
@@ -153,14 +153,14 @@ class TerminalVariants:
             case SpecialToken():
                 return False
             case Literal() as literal:
-                return watch != NO_WATCH and self._after_text(literal, watch) == _DEPENDS
+                return watch != NO_WATCH and self._after_text(terminal, literal, watch) == _DEPENDS
         return watch != NO_WATCH or terminal in self._relevant
 
-    def _after_text(self, literal: Literal, watch: int) -> int | None:
+    def _after_text(self, terminal: int, literal: Literal, watch: int) -> int | None:
         """The watch after a fixed text; None if the watch fails on it, _DEPENDS if that depends on the case of a letter."""
-        if (literal, watch) not in self._after_literal:
-            self._after_literal[literal, watch] = self._read_text(literal, self._watches[watch])
-        return self._after_literal[literal, watch]
+        if (terminal, watch) not in self._after_literal:
+            self._after_literal[terminal, watch] = self._read_text(literal, self._watches[watch])
+        return self._after_literal[terminal, watch]
 
     def _read_text(self, literal: Literal, watch: Watch) -> int | None:
         left: Watch | None = watch
@@ -177,7 +177,7 @@ class TerminalVariants:
         """The watch after a terminal without choice."""
         match self.terminals[terminal]:
             case Literal() as literal if watch != NO_WATCH:
-                return self._after_text(literal, watch)
+                return self._after_text(terminal, literal, watch)
         return None if self.is_open(watch) else NO_WATCH  # no watch sees a special token, so none may wait for more
 
     def _after_character(self, watch: Watch, point: int) -> Watch | None:

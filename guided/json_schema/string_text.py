@@ -169,7 +169,6 @@ class _Walk:
         self.language = language
         self.but = but
         self._following = {prefix: sorted(found) for prefix, found in following_characters(but).items()}
-        self._sets: dict[tuple[str, ...], CharSet] = {}
         self._rules: dict[tuple[int, int, str | None], int] = {}
         self._is_free = is_free(language)
 
@@ -223,18 +222,12 @@ class _Walk:
         for target, characters in self.language.dfa.out(place.state):
             if not self.language.can_end(target, count):
                 continue
-            others = characters - self._set(*letters) if letters else characters
+            others = characters - CharSet.of(*letters) if letters else characters
             if others:
                 yield others, _Place(target, count, None)
             for letter, longer in following:
                 if letter in characters and self._has_others(target, longer):
-                    yield self._set(letter), _Place(target, count, longer)
-
-    def _set(self, *characters: str) -> CharSet:
-        known = self._sets.get(characters)
-        if known is None:
-            known = self._sets[characters] = CharSet.of("".join(characters))
-        return known
+                    yield CharSet.of(letter), _Place(target, count, longer)
 
     def _has_others(self, state: int, prefix: str) -> bool:
         """Does the language go on from here with anything but the excluded words?"""
