@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 
 from guided.automaton.avoiding import avoiding
 from guided.automaton.endings import Endings
@@ -54,7 +55,7 @@ def writable_network(constraint: Constraint, vocabulary: Vocabulary, budget: Bud
     Raises:
         ConstraintError: the constraint is refused.
     """
-    network = build_network(constraint, budget or Budget())
+    network = build_network(constraint, budget or Budget(), vocabulary)
     leave_out_unwritable(network, vocabulary)
     return network
 
@@ -96,18 +97,43 @@ def _drop_dead_ends(index: TokenIndex, budget: Budget) -> None:
     index.use_budget(budget)
 
 
-def build_network(constraint: Constraint, budget: Budget) -> Network:
+def build_network(constraint: Constraint, budget: Budget, vocabulary: Vocabulary | None = None) -> Network:
     """The recogniser of a constraint.
+
+    Args:
+        vocabulary: tells which special tokens there are; without it every name is taken for one.
 
     Raises:
         ConstraintError: the constraint is refused.
     """
     budget.check_size(len(constraint.canonical_text.encode()))
     network = _front_end(constraint, budget)
+    if vocabulary is not None:
+        _resolve_special_tokens(network, vocabulary)
     marker, strings = constraint.options.get("after"), constraint.options.get("avoid")
     if marker is not None:
         read_first(network, marker, constraint.options.get("opening"))
     return network if strings is None else avoiding(network, strings, budget)
+
+
+def _resolve_special_tokens(network: Network, vocabulary: Vocabulary) -> None:
+    """Refuses names of special tokens that the model has not. A token that its tokenizer counts as text is read as that text.
+
+    Raises:
+        InvalidConstraint: there is no such token.
+    """
+    for name, uses in network.special_tokens.items():
+        if name in vocabulary.special_token_ids:
+            continue
+        if name.encode() not in vocabulary.token_bytes:
+            close = difflib.get_close_matches(name, vocabulary.special_token_ids, n=1)
+            raise InvalidConstraint(
+                f"the model's vocabulary has no token {name}",
+                hint=f"Did you mean {close[0]}?" if close else "To write it as text, put it between quotes",
+                **network.token_places.get(name, {}),
+            )
+        for source, target in uses:
+            network.literal(source, name.encode(), target)
 
 
 def _front_end(constraint: Constraint, budget: Budget) -> Network:

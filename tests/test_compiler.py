@@ -90,3 +90,35 @@ def test_what_is_no_constraint_no_text_or_no_token_is_a_type_error():
     with pytest.raises(TypeError, match="string or bytes, not int"):
         index.accepts(5)
     assert index.accepts("a") and not index.accepts("\ud800")
+
+
+# --- special tokens in grammars -------------------------------------------------------------------------------------------
+
+TOKENS = [b"", b"<think>", *(bytes([byte]) for byte in range(128))]
+CALLING = guided.Vocabulary.from_tokens(TOKENS, special_token_ids={"<|call|>": 0})
+
+
+@pytest.mark.parametrize("grammar", ['start: "a" {} "b"', 'root ::= "a" {} "b"'])
+def test_a_special_token_is_that_token(grammar):
+    index = guided.compile(guided.Constraint.grammar(grammar.format("<|call|>")), CALLING)
+    state = index.advance(index.start, TOKENS.index(b"a"))
+    assert [token for token in range(CALLING.size) if index.advance(state, token) is not None] == [0]
+
+
+@pytest.mark.parametrize("grammar", ['start: "a" {} "b"', 'root ::= "a" {} "b"'])
+def test_a_token_that_is_text_to_the_tokenizer_is_that_text(grammar):
+    index = guided.compile(guided.Constraint.grammar(grammar.format("<think>")), CALLING)
+    state = index.advance(index.start, TOKENS.index(b"a"))
+    allowed = [token for token in range(CALLING.size) if index.advance(state, token) is not None]
+    assert allowed == [TOKENS.index(b"<think>"), TOKENS.index(b"<")]
+    assert index.accepts("a<think>b")
+
+
+@pytest.mark.parametrize(
+    "grammar, line, column", [('start: "a"\n  | {} "b"\n', 2, 4), ('root ::= "a" |\n  {} "b"', 2, 2)]
+)
+def test_a_special_token_that_the_model_has_not_is_refused(grammar, line, column):
+    with pytest.raises(guided.InvalidConstraint, match=r"no token <\|cal\|>") as refused:
+        guided.compile(guided.Constraint.grammar(grammar.format("<|cal|>")), CALLING)
+    assert (refused.value.line, refused.value.column) == (line, column)
+    assert refused.value.hint == "Did you mean <|call|>?"

@@ -25,6 +25,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 
@@ -77,6 +78,10 @@ class Network:
         self._builders: dict[int, Callable[[], int]] = {}
         self.late_rules: list[int] = []  # built by their function, in this order
         self.root = -1  # the rule that the whole output matches
+        self.special_tokens: dict[str, list[tuple[int, int]]] = {}  # name -> where it is read: (source, target)
+        self.token_places: dict[
+            str, dict[str, Any]
+        ] = {}  # name -> where the constraint has it, as a `ConstraintError` says it
 
     # --- states and edges -------------------------------------------------------------------------------------------
 
@@ -125,6 +130,11 @@ class Network:
             self.label.extend(labels[1:])
             self.target.extend(range(first + 1, first + more))
             self.target.append(target)
+
+    def special_token(self, source: int, name: str, target: int) -> None:
+        """From source to target over one special token. Which names there are is known once there is a vocabulary."""
+        self.special_tokens.setdefault(name, []).append((source, target))
+        self.literal(source, special_token_bytes(name), target)
 
     def _edge(self, source: int, kind: int, label: int, target: int) -> None:
         self.next_edge.append(self.first_edge[source])
@@ -177,6 +187,9 @@ class Network:
         _append(self.kind, kind)
         _append(self.label, label)
         self.final.extend(part.final)
+        for name, uses in part.special_tokens.items():
+            self.special_tokens.setdefault(name, []).extend((source + states, to + states) for source, to in uses)
+        self.token_places |= part.token_places
         return rules + part.root
 
     def byte_set_id(self, symbols: ByteSet) -> int:

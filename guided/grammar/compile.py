@@ -12,7 +12,7 @@ from guided.grammar.left_recursion import remove_direct_left_recursion, remove_l
 from guided.grammar.longest_match import watched_rules
 from guided.grammar.network_builder import write_network
 from guided.grammar.rule_automaton import RuleAutomaton, Symbols, build_nfa, determinise
-from guided.grammar.rules import RuleSet
+from guided.grammar.rules import RuleSet, SpecialToken
 from guided.grammar.terminals import TerminalAutomata
 from guided.grammar.watches import TerminalVariants
 from guided.limits import Budget
@@ -49,7 +49,13 @@ def compile_rules(rule_set: RuleSet, budget: Budget) -> Network:
     root, variants = watched_rules(rules, output, following, ignore, terminals, budget)
     if root is None:
         raise Unsatisfiable("the grammar matches no string")
-    return write_network(root, variants, terminals, budget)
+    network = write_network(root, variants, terminals, budget)
+    network.token_places = {
+        terminal.name: {"line": place.line, "column": place.column, "source": rule_set.source}
+        for terminal, place in rule_set.terminal_places.items()
+        if isinstance(terminal, SpecialToken)
+    }
+    return network
 
 
 def _refuse_unproductive(rule_set: RuleSet, symbols: Symbols, productive: set[int]) -> None:

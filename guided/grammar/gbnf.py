@@ -21,6 +21,7 @@ from guided.grammar.rules import (
     Repeat,
     RuleSet,
     SpecialToken,
+    Terminal,
     choice,
     sequence,
 )
@@ -87,6 +88,7 @@ class _Reader:
         starts = zip(self._tokens, self._tokens[1:], strict=False)
         self._defined = {name.text for name, sign in starts if name.kind == "name" and sign.kind == "define"}
         self._used: dict[str, int] = {}  # name -> offset of its first use
+        self._token_places: dict[Terminal, Place] = {}  # of special tokens
 
     def read(self) -> RuleSet:
         rules: dict[str, Expression] = {}
@@ -109,7 +111,7 @@ class _Reader:
                 "the grammar has no rule named 'root'",
                 hint="GBNF grammars begin at `root ::=`, Lark grammars at `start:`",
             )
-        return RuleSet(START, rules, (), places, source=self._text)
+        return RuleSet(START, rules, (), places, self._token_places, source=self._text)
 
     # --- rules ------------------------------------------------------------------------------------------------------
 
@@ -185,7 +187,9 @@ class _Reader:
                 keyword=token.text,
                 **self._at(token.offset),
             )
-        return SpecialToken(token.text[2:-2] if token.text.startswith('<"') else token.text)
+        special = SpecialToken(token.text[2:-2] if token.text.startswith('<"') else token.text)
+        self._token_places.setdefault(special, Place(*place_of(self._text, token.offset)))
+        return special
 
     def _bounds(self, token: _Token) -> tuple[int, int | None]:
         if token.kind != "count":

@@ -100,7 +100,9 @@ class Resolver:
 
     def _symbol(self, token: Token, rename: Rename, arguments: dict[str, Expression]) -> Expression:
         if rename is None and token.value in self._source.special:
-            return SpecialToken(self._source.special[token.value])
+            special = SpecialToken(self._source.special[token.value])
+            self._note_place(special, token)
+            return special
         name = token.value if rename is None else rename(token.value)
         if name in arguments:
             return arguments[name]

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from guided.automaton.charset import CharSet, partition
 from guided.automaton.encoding import Utf8Encoder
-from guided.automaton.network import Network, special_token_bytes
+from guided.automaton.network import Network
 from guided.errors import ConstraintError
 from guided.grammar.rules import CharacterClass, Literal, Pattern, Place, SpecialToken, Terminal
 from guided.grammar.terminal_automaton import DEAD, DONE, TerminalAutomaton, build_terminal
@@ -37,7 +37,7 @@ class TerminalWriter:
         """From source over the terminal, entered with a watch, to the state for the watch that it leaves."""
         match self._terminals.terminals[number]:
             case SpecialToken(name):
-                return self._network.literal(source, special_token_bytes(name), self.landing(exits))
+                return self._network.special_token(source, name, self.landing(exits))
             case Literal() as literal if not self._terminals.needs_variant(number, watch):
                 return self._write_literal(literal, source, self.landing(exits))
             case CharacterClass(ranges) if not self._terminals.needs_variant(number, watch):
