@@ -211,8 +211,8 @@ class BatchMasker:
     def _mask(self, logits: torch.Tensor) -> None:
         if self._on_device:
             failed = self._device_slots.mask(logits, self._rows, self._numbers)
-            on_cpu = isinstance(failed, np.ndarray) or failed.device.type == "cpu"
-            if on_cpu and failed.any():  # elsewhere reading it would wait for the device
+            # On a device reading it would wait for what the device does.
+            if failed is not None and (isinstance(failed, np.ndarray) or failed.device.type == "cpu") and failed.any():
                 for slot, has_failed in zip(self._on_device, failed.tolist(), strict=True):
                     if has_failed:
                         slot.fail(NOTHING_LEFT)

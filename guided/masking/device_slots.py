@@ -22,6 +22,8 @@ from guided.masking.tensor_ops import FAILED, PLAIN, STOPPED
 
 __all__ = ["FAILED", "PLAIN", "STOPPED", "DeviceSlots"]
 
+_NO_VIEWS = (np.zeros(0, np.int64),) * 3
+
 Numbers = Any  # int64[n]: an array or a tensor, see `DeviceSlots.numbers`
 _FOR_WALK = ("token_data", "token_begin", "extents", "class_of", "delta")
 _FOR_MASK = ("extents", "place", "accepting", "dense", "lists")
@@ -42,6 +44,11 @@ class DeviceSlots:
             (slots, 1), -1, dtype=torch.int64, device=self.device
         )  # int64[slots, k], padded with -1
         self._staged: dict[int, tuple[int, int, np.ndarray]] = {}  # slot -> index, state, stop tokens
+        self._arrays = self._views()
+
+    def _views(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`index`, `state` and `stops` for the compiled loops: the same memory. To make a view takes longer than a walk."""
+        return (self.index.numpy(), self.state.numpy(), self.stops.numpy()) if self.compiled else _NO_VIEWS
 
     def __len__(self) -> int:
         return self.index.shape[0]
@@ -80,6 +87,7 @@ class DeviceSlots:
         width = self.stops.shape[1]
         if stops > width:
             self.stops = torch.nn.functional.pad(self.stops, (0, max(stops, 2 * width) - width), value=-1)
+        self._arrays = self._views()
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device, non_blocking=True)
@@ -94,7 +102,7 @@ class DeviceSlots:
     def advance(self, slots: Numbers, token: Numbers, longest_token: int | None = None) -> None:
         """Every slot of `slots`, int64[n] and distinct, reads one token of `token`, int64[n]."""
         if self.compiled:
-            state, slots = self.state.numpy(), np.asarray(slots)
+            state, slots = self._arrays[1], np.asarray(slots)
             state[slots] = self._walk(slots, state[slots], np.asarray(token))
         else:
             self.state[slots] = self.following(slots, self.state[slots], token, longest_token)
@@ -110,23 +118,27 @@ class DeviceSlots:
 
     def _walk(self, slots: np.ndarray, state: np.ndarray, token: np.ndarray) -> np.ndarray:
         following = np.empty_like(state)
-        own = self.index.numpy()[slots], state, token, self.stops.numpy()[slots]
+        index, _, stops = self._arrays
+        own = index[slots], state, token, stops[slots]
         kernels.walk(*self.pool.arrays(*_FOR_WALK), *own, following)
         return following
 
-    def mask(self, logits: torch.Tensor, rows: Numbers, slots: Numbers, state: Numbers | None = None) -> Numbers:
+    def mask(self, logits: torch.Tensor, rows: Numbers, slots: Numbers, state: Numbers | None = None) -> Numbers | None:
         """Masks `rows`, int64[n], of the logits by the `slots` and states, int64[n]; see `tensor_ops.mask_rows`.
 
         `state`: by default the slots' own.
+
+        Returns:
+            bool[n]: slots that have no token left; None where there is none and the device need not be asked.
         """
         if not self.compiled:
             state = self.state[slots] if state is None else state
             return tensor_ops.mask_rows(self.pool.tables, logits, rows, self.index[slots], state, self.stops[slots])
         rows, slots = np.asarray(rows), np.asarray(slots)
-        state = self.state.numpy()[slots] if state is None else np.asarray(state)
-        own = self.index.numpy()[slots], state, self.stops.numpy()[slots]
+        index, own_state, stops = self._arrays
+        own = index[slots], own_state[slots] if state is None else np.asarray(state), stops[slots]
         if logits.dtype != torch.float32 or logits.stride(1) != 1:
             return tensor_ops.mask_rows(self.pool.tables, logits, *map(torch.from_numpy, (rows, *own)))
         failed = np.empty(len(rows), np.bool_)
-        kernels.mask_rows(*self.pool.arrays(*_FOR_MASK), logits.numpy(), rows, *own, failed)
-        return failed
+        any_failed = kernels.mask_rows(*self.pool.arrays(*_FOR_MASK), logits.numpy(), rows, *own, failed)
+        return failed if any_failed else None

@@ -78,12 +78,13 @@ def walk(token_data, token_begin, extents, class_of, delta, index, state, token,
 
 @numba.njit(cache=True, nogil=True)
 def mask_rows(extents, place, accepting, dense, lists, logits, rows, index, state, stops, failed):
-    """`tensor_ops.mask_rows` as a loop over float32[rows, columns]; the result goes to `failed`: bool[n].
+    """`tensor_ops.mask_rows` as a loop over float32[rows, columns]; the result goes to `failed`: bool[n]. Has any failed?
 
     It touches no more than it has to: where a word allows all of its 32 tokens the logits are not even read.
     """
     columns = logits.shape[1]
     kept = np.empty(128, np.float32)
+    any_failed = False
     for i in range(rows.shape[0]):
         failed[i] = False
         if index[i] < 0 and state[i] >= 0:
@@ -102,10 +103,12 @@ def mask_rows(extents, place, accepting, dense, lists, logits, rows, index, stat
             left |= _put_stops(row, stops[i], stop_logits)
         if not left:
             failed[i] = state[i] >= 0 and not may_stop
+            any_failed |= failed[i]
             row[:] = NEGATIVE_INFINITY
             for stop in stops[i]:
                 if 0 <= stop < columns:
                     row[stop] = 0.0
+    return any_failed
 
 
 @numba.njit(cache=True, nogil=True)
