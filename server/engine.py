@@ -82,9 +82,7 @@ class GuidedEngine(AsyncLLM):
         super().__init__(*arguments, **options)
         config = self.input_processor.structured_outputs_config
         self.input_processor.structured_outputs_config = BackendOfRequest(config, pending_constraint)
-        self._reports = (
-            None if self.vllm_config.use_v2_model_runner else Reports()
-        )  # whose slots do not say when it is over
+        self._reports = Reports()
 
     def generate(
         self, prompt: Any, sampling_params: SamplingParams, request_id: str, **options: Any

@@ -38,12 +38,11 @@ class Report:
     name: str = field(default_factory=lambda: uuid4().hex)
 
     async def filled(
-        self, outputs: AsyncGenerator[RequestOutput, None], reports: Reports | None, *, deltas: bool
+        self, outputs: AsyncGenerator[RequestOutput, None], reports: Reports, *, deltas: bool
     ) -> AsyncGenerator[RequestOutput, None]:
         """Passes outputs on; the last one waits until the worker has told what it measured, so that the response can.
 
         Args:
-            reports: None where the worker does not measure.
             deltas: each output holds the tokens since the last one, not all of them.
         """
         tokens = 0
@@ -53,7 +52,7 @@ class Report:
                 tokens = len(sample.token_ids) + (tokens if deltas else 0)
                 if output.finished:
                     self.tokens = tokens
-                    self.seen.measured = None if reports is None else await reports.read(self.name, tokens)
+                    self.seen.measured = await reports.read(self.name, tokens)
                 yield output
 
     def body(self) -> dict[str, Any]:

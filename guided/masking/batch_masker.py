@@ -15,7 +15,7 @@ import torch
 from guided.masking.device_slots import FAILED, PLAIN, STOPPED, DeviceSlots
 from guided.masking.fit import FitMemo
 from guided.masking.host_rows import NOTHING_LEFT, mask_by_words, mask_host_row
-from guided.masking.pressure import Pressure, measured
+from guided.masking.pressure import Pressure, left_of, log_mass
 from guided.masking.room import make_room
 from guided.masking.slot import Index, Slot
 from guided.masking.tables import DEFAULT_BYTES, TablePool
@@ -205,8 +205,12 @@ class BatchMasker:
         if not self._measured:
             self._mask(logits)
             return
-        with measured(logits, list(self._measured), list(self._measured.values())):
-            self._mask(logits)
+        rows = torch.tensor(list(self._measured), device=logits.device)
+        before = log_mass(logits, rows)
+        self._mask(logits)
+        mass, allowed = left_of(logits, rows, before)
+        for pressure, step in zip(self._measured.values(), torch.stack([mass, allowed.float()], 1), strict=True):
+            pressure.record(step)
 
     def _mask(self, logits: torch.Tensor) -> None:
         if self._on_device:

@@ -5,9 +5,6 @@ Low pressure: the constraint allows what the model wants to write anyway. A mass
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-
 import torch
 
 
@@ -30,17 +27,16 @@ class Pressure:
         return mass, [int(count) for count in allowed]
 
 
-@contextmanager
-def measured(logits: torch.Tensor, rows: Sequence[int], pressures: Sequence[Pressure]) -> Iterator[None]:
-    """Measures what is done to `rows` of the logits, float32[rows, columns], in the body.
+def log_mass(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """float32[n]: before the masks, the logarithm of what the exponentials of each of `rows`, int64[n], come to.
 
     Filters of the engine that came before (allowed_token_ids, bad_words) count as the model's own will.
     """
-    chosen = torch.tensor(rows, device=logits.device)
-    before = torch.logsumexp(logits[chosen], 1)
-    yield
-    kept = logits[chosen]
+    return torch.logsumexp(logits[rows], 1)
+
+
+def left_of(logits: torch.Tensor, rows: torch.Tensor, before: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """After the masks: float32[n], the probability that is left of what `log_mass` found, and int64[n], the tokens that are."""
+    kept = logits[rows]
     mass = torch.exp(torch.logsumexp(kept, 1) - before).clamp(max=1.0).masked_fill(before.isneginf(), 0.0)
-    allowed = (kept > float("-inf")).sum(1)
-    for pressure, step in zip(pressures, torch.stack([mass, allowed.float()], 1), strict=True):
-        pressure.record(step)
+    return mass, (kept > float("-inf")).sum(1)

@@ -1,7 +1,8 @@
 """In: what the worker measured for a request; out: the same in the API server. Knows neither.
 
-vLLM carries nothing of ours from the worker back, so it goes through a file of the host's cache, a line each time the request leaves the
-batch: at its end, or where it is preempted. An engine on another host reports nothing.
+vLLM carries nothing of ours from the worker back, so it goes through a file of the host's cache: a line each time the request leaves the
+batch, at its end or where it is preempted, or, where nobody says when that is, a line each step. An engine on another host reports
+nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from guided.cache import default_folder
 
@@ -30,12 +32,12 @@ class Measured:
     Attributes:
         mass: probability that the model gave to the allowed tokens together.
         allowed: how many tokens were allowed.
-        states: of the automaton that the answer has been in.
+        states: of the automaton that the answer has been in; None where steps were reported one by one.
     """
 
     mass: list[float] = field(default_factory=list)
     allowed: list[int] = field(default_factory=list)
-    states: int = 0
+    states: int | None = None
 
     @property
     def mean(self) -> float:
@@ -51,6 +53,16 @@ class Measured:
         return self.allowed.count(1)
 
 
+def reports_of_this_rank() -> Reports | None:
+    """None in all but one of the workers that share the model's tensors: all of them mask, and measure, the same."""
+    from vllm.distributed import parallel_state
+
+    is_first = (
+        not parallel_state.model_parallel_is_initialized() or parallel_state.get_tensor_model_parallel_rank() == 0
+    )
+    return Reports() if is_first else None
+
+
 class Reports:
     """What workers measured, by request."""
 
@@ -61,12 +73,19 @@ class Reports:
         self._sweep()
 
     def write(self, name: str, mass: list[float], allowed: list[int], states: int) -> None:
-        """A folder that cannot be written costs a warning, and the report."""
+        """A request has left the batch. A folder that cannot be written costs a warning, and the report."""
+        self._append(name, {"mass": mass, "allowed": allowed, "states": states})
+
+    def write_steps(self, name: str, steps: list[tuple[int, float, int]]) -> None:
+        """(position in the output, mass, allowed) of one step; what was said of a position before was a draft that was rejected."""
+        self._append(name, {"steps": steps})
+
+    def _append(self, name: str, part: dict[str, Any]) -> None:
         self._sweep()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with self._path(name).open("a") as file:
-                file.write(json.dumps({"mass": mass, "allowed": allowed, "states": states}) + "\n")
+                file.write(json.dumps(part) + "\n")
         except OSError as error:
             if not self._warned:
                 self._warned = True
@@ -88,12 +107,21 @@ class Reports:
 
     def _read(self, path: Path) -> Measured:
         found = Measured()
+        steps: dict[int, tuple[float, int]] = {}
         with contextlib.suppress(OSError, ValueError):  # not there yet, or half a line
             for line in path.read_text().splitlines():
                 part = json.loads(line)
+                if "steps" in part:
+                    steps |= {position: (mass, allowed) for position, mass, allowed in part["steps"]}
+                    continue
                 found.mass += part["mass"]
                 found.allowed += part["allowed"]
                 found.states = part["states"]
+        for position in range(len(steps)):
+            if position not in steps:
+                break  # it is on its way
+            found.mass.append(steps[position][0])
+            found.allowed.append(steps[position][1])
         return found
 
     def _sweep(self) -> None:

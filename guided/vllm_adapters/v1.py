@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from vllm.distributed import parallel_state
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
 from guided.compiler import warm_up
@@ -20,7 +19,7 @@ from guided.masking.pressure import Pressure
 from guided.masking.slot import Slot, states_visited
 from guided.vllm_adapters.index_store import IndexStore
 from guided.vllm_adapters.params import KEY, from_extra_args, token_budget
-from guided.vllm_adapters.reports import Reports
+from guided.vllm_adapters.reports import reports_of_this_rank
 from guided.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -29,11 +28,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-
-
-def _is_first_rank() -> bool:
-    """Of those that share the model's tensors."""
-    return not parallel_state.model_parallel_is_initialized() or parallel_state.get_tensor_model_parallel_rank() == 0
 
 
 class Continued(Sequence[int]):
@@ -60,7 +54,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
         self._max_model_len = model.max_model_len
         self._store = IndexStore(vocabulary)
         self._masker = BatchMasker(vocabulary, device, on_leave=self._report)
-        self._reports = Reports() if _is_first_rank() else None  # all ranks mask the same
+        self._reports = reports_of_this_rank()
         warm_up(vocabulary)  # kernels are compiled or loaded now, not in the first request's step
         self._masker.warm_up()
 

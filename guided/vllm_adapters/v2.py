@@ -13,8 +13,11 @@ from vllm.v1.worker.gpu.sample.logits_processor import LogitsContext, LogitsProc
 
 from guided.compiler import warm_up
 from guided.masking.history_masker import History, HistoryMasker, Layout
+from guided.masking.pressure import left_of, log_mass
 from guided.vllm_adapters.index_store import IndexStore
 from guided.vllm_adapters.params import KEY, from_extra_args, token_budget
+from guided.vllm_adapters.reports import reports_of_this_rank
+from guided.vllm_adapters.step_reports import StepReports
 from guided.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -37,6 +40,9 @@ class GuidedLogitsProcessor(LogitsProcessor):
             req_states.max_num_reqs,
             most_drafts=0 if speculation is None else speculation.num_speculative_tokens,
         )
+        reports = reports_of_this_rank()
+        self._reports = None if reports is None else StepReports(reports)
+        self._reported: dict[int, str] = {}  # slot -> name of the report that its request asked for
         warm_up(vocabulary)  # kernels are compiled or loaded now, not in the first request's step
         self._masker.warm_up()
 
@@ -47,6 +53,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
 
     def add_request(self, req_idx: int, sampling_params: SamplingParams) -> bool:
         """A request takes a slot; whoever had it is gone. Is it constrained?"""
+        self._reported.pop(req_idx, None)
         extra = sampling_params.extra_args
         if not extra or KEY not in extra:
             self._masker.clear(req_idx)
@@ -65,6 +72,8 @@ class GuidedLogitsProcessor(LogitsProcessor):
                 budget=token_budget(guided, sampling_params.max_tokens, prompt_len, self._max_model_len),
                 name=name,
             )
+            if guided.report is not None:
+                self._reported[req_idx] = guided.report
         except Exception as error:  # noqa: BLE001 - an exception here would end the engine and every request in it
             self._masker.put_failed(req_idx, f"{type(error).__name__}: {error}", stop_tokens=stop_tokens, name=name)
         return True
@@ -75,6 +84,28 @@ class GuidedLogitsProcessor(LogitsProcessor):
 
     def apply(self, logits: torch.Tensor, ctx: LogitsContext) -> torch.Tensor:
         """Masks in place. Rows of requests without a constraint keep every bit."""
+        names = {slot: self._reported[slot] for slot in ctx.idx_mapping_np.tolist() if slot in self._reported}
+        if not names or self._reports is None:
+            self._mask(logits, ctx)
+            return logits
+        rows = self._rows_of(names, logits, ctx)
+        before = log_mass(logits, rows)
+        self._mask(logits, ctx)
+        mass, allowed = left_of(logits, rows, before)
+        slots = ctx.expanded_idx_mapping[rows].long()
+        position = ctx.pos[rows] + 1 - self._requests.prompt_len.gpu[slots]
+        self._reports.put(names, torch.stack([slots.double(), position.double(), mass.double(), allowed.double()], 1))
+        return logits
+
+    def _rows_of(self, names: dict[int, str], logits: torch.Tensor, ctx: LogitsContext) -> torch.Tensor:
+        """int64[n]: rows of the requests that asked; all rows where drafts leave it to the device which they are."""
+        batch = ctx.idx_mapping_np.tolist()
+        chosen = range(logits.shape[0])
+        if logits.shape[0] == len(batch):
+            chosen = [row for row, slot in enumerate(batch) if slot in names]  # type: ignore[assignment]
+        return torch.tensor(list(chosen), dtype=torch.int64).to(logits.device, non_blocking=True)
+
+    def _mask(self, logits: torch.Tensor, ctx: LogitsContext) -> None:
         prompt_len = self._requests.prompt_len
         layout = Layout(
             slots=ctx.idx_mapping_np,
@@ -86,4 +117,3 @@ class GuidedLogitsProcessor(LogitsProcessor):
         requests = self._requests
         history = History(requests.all_token_ids.gpu, prompt_len.gpu, requests.total_len.gpu)
         self._masker.apply(logits, layout, history)
-        return logits

@@ -85,13 +85,17 @@ def test_speculative_decoding(model_folder):
         "speculate": True,
         "batches": [
             [
-                {"prompt": prompt, "regex": r"3-4-1-2-3-5(-[0-9]){2}"},
+                {"prompt": prompt, "regex": r"3-4-1-2-3-5(-[0-9]){2}", "report": "drafted"},
                 {"prompt": prompt, "regex": r"([0-9]-){5}"},
                 plain(prompt, 8),
             ]
         ],
     }
-    check(task, generate(model_folder, task))
+    result = generate(model_folder, task)
+    check(task, result)
+    mass, allowed = result["reported"]["drafted"]
+    assert len(mass) == len(allowed) == result["answers"][0][0][0][1]
+    assert all(0 < part <= 1 for part in mass) and allowed[-1] == 1, "only the stop token is left at the end"
 
 
 def test_preemption(model_folder):

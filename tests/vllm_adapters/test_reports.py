@@ -19,6 +19,16 @@ def test_the_parts_of_one_answer_are_put_together_and_read_once(tmp_path):
     assert asyncio.run(server.read("b", 2, patience_seconds=0.0)) is None, "a part is missing"
 
 
+def test_steps_are_put_in_order_and_the_last_word_on_a_position_counts(tmp_path):
+    worker, server = Reports(tmp_path), Reports(tmp_path)
+    worker.write_steps("a", [(0, 0.5, 7), (1, 0.1, 2), (2, 0.1, 2)])  # two drafts, of which none is kept
+    assert asyncio.run(server.read("a", 4, patience_seconds=0.0)) is None, "a part is missing"
+    worker.write_steps("a", [(1, 0.25, 3)])
+    worker.write_steps("a", [(2, 1.0, 1), (3, 0.75, 4)])
+    found = asyncio.run(server.read("a", 3))
+    assert (found.mass, found.allowed, found.states) == ([0.5, 0.25, 1.0], [7, 3, 1], None)
+
+
 def test_it_is_waited_for(tmp_path):
     async def late() -> None:
         await asyncio.sleep(0.05)

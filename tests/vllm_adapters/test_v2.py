@@ -6,6 +6,7 @@ with the V1 masker that follows the same requests.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,6 +23,7 @@ from guided.masking.history_masker import HistoryMasker
 from guided.masking.reference import allowed_tokens
 from guided.vllm_adapters import v2
 from guided.vllm_adapters.params import KEY, to_extra_args
+from guided.vllm_adapters.reports import Reports
 from guided.vocabulary import Vocabulary
 from tests.masking.test_batch_masker import CONSTRAINTS, STOP, TOKENS
 
@@ -39,8 +41,8 @@ def reference(kind: int, output: tuple[int, ...]) -> frozenset[int]:
     return frozenset(allowed_tokens(CONSTRAINTS[kind][1], token_bytes, output, {STOP}))
 
 
-def params(kind: int | None) -> SamplingParams:
-    extra = None if kind is None else to_extra_args(None, CONSTRAINTS[kind][0], "req", fit_budget=False)
+def params(kind: int | None, report: str | None = None) -> SamplingParams:
+    extra = None if kind is None else to_extra_args(None, CONSTRAINTS[kind][0], "req", fit_budget=False, report=report)
     sampling = SamplingParams(extra_args=extra)
     sampling.update_from_generation_config({"eos_token_id": STOP}, eos_token_id=STOP)
     return sampling
@@ -51,6 +53,7 @@ class Request:
     kind: int | None
     prompt: list[int]
     output: list[int] = field(default_factory=list)
+    report: str | None = None
 
 
 class Runner:
@@ -87,7 +90,7 @@ class Runner:
         self.prompt_len[slot] = len(request.prompt)
         self.prefill_len[slot] = self.total_len[slot] = len(known)
         self.slots[slot] = request
-        needed = self.processor.add_request(slot, params(request.kind))
+        needed = self.processor.add_request(slot, params(request.kind, request.report))
         assert needed == (request.kind is not None)
 
     def apply(self, drafts: dict[int, list[int]]) -> tuple[torch.Tensor, torch.Tensor, list[tuple[int, int]]]:
@@ -220,6 +223,37 @@ def same_as_v1(masker: BatchMasker, runner: Runner, before, after, rows) -> None
     masker.mask(logits)
     for slot, row in first.items():
         assert logits[slot].numpy().tobytes() == after[row].numpy().tobytes()
+
+
+@pytest.mark.parametrize("most_drafts", [0, MOST_DRAFTS])
+def test_what_is_reported_of_the_tokens_that_were_kept(monkeypatch, small, tmp_path, most_drafts):
+    """Beside requests that nobody asks about, with drafts that are rejected, and preempted on the way."""
+    monkeypatch.setenv("GUIDED_CACHE_DIR", str(tmp_path))
+    runner, choose = Runner(monkeypatch, small, way="compiled"), random.Random(5)
+    asked = [Request(1, [2, 3], report="one"), Request(2, [4], report="two")]
+    expected: dict[str, list[tuple[float, int]]] = {"one": [], "two": []}
+    runner.add(0, Request(0, [3]))
+    runner.add(1, asked[0])
+    runner.add(3, asked[1])
+    step = 0
+    while runner.slots:
+        step += 1
+        drafts = {slot: draw_drafts(choose, request)[:most_drafts] for slot, request in runner.slots.items()}
+        before, after, rows = runner.apply(drafts)
+        known = {slot: (request, len(request.output)) for slot, request in runner.slots.items()}
+        sample(runner, choose, drafts)
+        for row, (slot, position) in enumerate(rows):
+            request, written = known[slot]
+            if request.report is not None and written + position < len(request.output):
+                whole, kept = before[row].double().exp().sum(), after[row].double().exp().sum()
+                expected[request.report].append((float(kept / whole), int(torch.isfinite(after[row]).sum())))
+        if step == 2:
+            runner.add(4, runner.slots.pop(3))
+    for request in asked:
+        found = asyncio.run(Reports().read(request.report, len(request.output)))
+        assert found is not None and found.states is None
+        assert found.allowed == [allowed for _, allowed in expected[request.report]]
+        assert found.mass == pytest.approx([mass for mass, _ in expected[request.report]], rel=1e-4)
 
 
 def test_foreign_entry_in_extra_args_fails_alone(monkeypatch, small):
