@@ -144,7 +144,8 @@ class BatchMasker:
             if slot.budget is not None and slot.fit.may_bind(slot.budget - slot.consumed):  # type: ignore[union-attr]
                 self._bring_to_host(slot)
         self._follow_changes()
-        make_room((slot for _, slot in self._on_host), self._fits)
+        if self._on_host:
+            make_room((slot for _, slot in self._on_host), self._fits)
         for _, slot in self._on_host:
             try:
                 slot.read_new_tokens()

@@ -102,8 +102,7 @@ class DeviceSlots:
     def advance(self, slots: Numbers, token: Numbers, longest_token: int | None = None) -> None:
         """Every slot of `slots`, int64[n] and distinct, reads one token of `token`, int64[n]."""
         if self.compiled:
-            state, slots = self._arrays[1], np.asarray(slots)
-            state[slots] = self._walk(slots, state[slots], np.asarray(token))
+            kernels.advance(*self.pool.arrays(*_FOR_WALK), *self._arrays, np.asarray(slots), np.asarray(token))
         else:
             self.state[slots] = self.following(slots, self.state[slots], token, longest_token)
 
@@ -112,16 +111,13 @@ class DeviceSlots:
     ) -> torch.Tensor:
         """int64[n]: the states after `token` from `state`, under the indexes of `slots`; see `tensor_ops.walk`."""
         if self.compiled:
-            return torch.from_numpy(self._walk(slots.numpy(), state.numpy(), token.numpy()))
+            following = np.empty(len(slots), np.int64)
+            index, _, stops = self._arrays
+            own = index, state.numpy(), stops, slots.numpy(), token.numpy()
+            kernels.walk(*self.pool.arrays(*_FOR_WALK), *own, following)
+            return torch.from_numpy(following)
         longest = self.pool.longest_token if longest_token is None else longest_token
         return tensor_ops.walk(self.pool.tables, self.index[slots], state, token, self.stops[slots], longest)
-
-    def _walk(self, slots: np.ndarray, state: np.ndarray, token: np.ndarray) -> np.ndarray:
-        following = np.empty_like(state)
-        index, _, stops = self._arrays
-        own = index[slots], state, token, stops[slots]
-        kernels.walk(*self.pool.arrays(*_FOR_WALK), *own, following)
-        return following
 
     def mask(self, logits: torch.Tensor, rows: Numbers, slots: Numbers, state: Numbers | None = None) -> Numbers | None:
         """Masks `rows`, int64[n], of the logits by the `slots` and states, int64[n]; see `tensor_ops.mask_rows`.
@@ -136,9 +132,10 @@ class DeviceSlots:
             return tensor_ops.mask_rows(self.pool.tables, logits, rows, self.index[slots], state, self.stops[slots])
         rows, slots = np.asarray(rows), np.asarray(slots)
         index, own_state, stops = self._arrays
-        own = index[slots], own_state[slots] if state is None else np.asarray(state), stops[slots]
+        state = own_state[slots] if state is None else np.asarray(state)
         if logits.dtype != torch.float32 or logits.stride(1) != 1:
-            return tensor_ops.mask_rows(self.pool.tables, logits, *map(torch.from_numpy, (rows, *own)))
+            own = map(torch.from_numpy, (rows, index[slots], state, stops[slots]))
+            return tensor_ops.mask_rows(self.pool.tables, logits, *own)
         failed = np.empty(len(rows), np.bool_)
-        any_failed = kernels.mask_rows(*self.pool.arrays(*_FOR_MASK), logits.numpy(), rows, *own, failed)
-        return failed if any_failed else None
+        tables = self.pool.arrays(*_FOR_MASK)
+        return failed if kernels.mask_rows(*tables, index, stops, slots, state, logits.numpy(), rows, failed) else None

@@ -51,61 +51,82 @@ def mask_row_tensor(logits: torch.Tensor, words: torch.Tensor, stop_tokens: torc
 
 
 @numba.njit(cache=True, nogil=True)
-def walk(token_data, token_begin, extents, class_of, delta, index, state, token, stops, following):
-    """`tensor_ops.walk` as a loop; the arrays as there, the result goes to `following`: int64[n]."""
-    for i in range(index.shape[0]):
-        following[i] = state[i]
-        if index[i] < 0 or state[i] < 0:
-            continue
-        is_stop = False
-        for stop in stops[i]:
-            is_stop |= stop == token[i]
-        if is_stop:
-            following[i] = -1  # STOPPED
-            continue
-        here = state[i]
-        if token[i] < 0 or token[i] >= token_begin.shape[0] - 1 or token_begin[token[i]] == token_begin[token[i] + 1]:
-            here = -2  # FAILED
-        else:
-            for position in range(token_begin[token[i]], token_begin[token[i] + 1]):
-                entry = extents[index[i], 0] + here * extents[index[i], 1] + class_of[index[i], token_data[position]]
-                here = delta[entry]
-                if here < 0:
-                    here = -2
-                    break
-        following[i] = here
+def advance(token_data, token_begin, extents, class_of, delta, index, state, stops, slots, token):
+    """Every slot of `slots`, int64[n] and distinct, reads one of `token`, int64[n]: as `walk`, in place.
+
+    `index`, `state` int64[slots of the batch] and `stops` int64[slots of the batch, k] are those of all slots.
+    """
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        state[slot] = _after(
+            token_data, token_begin, extents, class_of, delta, index[slot], state[slot], stops[slot], token[i]
+        )
 
 
 @numba.njit(cache=True, nogil=True)
-def mask_rows(extents, place, accepting, dense, lists, logits, rows, index, state, stops, failed):
-    """`tensor_ops.mask_rows` as a loop over float32[rows, columns]; the result goes to `failed`: bool[n]. Has any failed?
+def walk(token_data, token_begin, extents, class_of, delta, index, state, stops, slots, token, following):
+    """`tensor_ops.walk` as a loop: the states after `token` from `state`, both int64[n], under the indexes of `slots`, to `following`."""
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        following[i] = _after(
+            token_data, token_begin, extents, class_of, delta, index[slot], state[i], stops[slot], token[i]
+        )
 
-    It touches no more than it has to: where a word allows all of its 32 tokens the logits are not even read.
+
+@numba.njit(cache=True, nogil=True)
+def _after(token_data, token_begin, extents, class_of, delta, index, state, stops, token):
+    """The state after one token; the tables as in `tensor_ops.walk`."""
+    if index < 0 or state < 0:
+        return state
+    for stop in stops:
+        if stop == token:
+            return -1  # STOPPED
+    if token < 0 or token >= token_begin.shape[0] - 1 or token_begin[token] == token_begin[token + 1]:
+        return -2  # FAILED
+    here = state
+    for position in range(token_begin[token], token_begin[token + 1]):
+        here = np.int64(delta[extents[index, 0] + here * extents[index, 1] + class_of[index, token_data[position]]])
+        if here < 0:
+            return -2
+    return here
+
+
+@numba.njit(cache=True, nogil=True)
+def mask_rows(extents, place, accepting, dense, lists, index, stops, slots, state, logits, rows, failed):
+    """`tensor_ops.mask_rows` as a loop over `rows` of float32[rows, columns] by `slots` and their `state`, all int64[n].
+
+    `index` and `stops` as for `advance`. It touches no more than it has to: where a word allows all of its 32 tokens the logits are
+    not even read.
+
+    Returns:
+        Is a row left without a token? `failed`, bool[n], says which.
     """
     columns = logits.shape[1]
     kept = np.empty(128, np.float32)
     any_failed = False
     for i in range(rows.shape[0]):
         failed[i] = False
-        if index[i] < 0 and state[i] >= 0:
+        slot = slots[i]
+        number = index[slot]
+        if number < 0 and state[i] >= 0:
             continue
         row = logits[rows[i]]
         left = False
         may_stop = False
         if state[i] >= 0:
-            at = extents[index[i], 2] + state[i]
+            at = extents[number, 2] + state[i]
             may_stop = accepting[at] != 0
-            stop_logits = _take_stops(row, stops[i], may_stop)
+            stop_logits = _take_stops(row, stops[slot], may_stop)
             if place[at] >= 0:
-                left = _keep_bits(row, dense[extents[index[i], 3] + place[at]])
+                left = _keep_bits(row, dense[extents[number, 3] + place[at]])
             else:
-                left = _keep_list(row, lists, extents[index[i], 4] - 1 - place[at], kept)
-            left |= _put_stops(row, stops[i], stop_logits)
+                left = _keep_list(row, lists, extents[number, 4] - 1 - place[at], kept)
+            left |= _put_stops(row, stops[slot], stop_logits)
         if not left:
             failed[i] = state[i] >= 0 and not may_stop
             any_failed |= failed[i]
             row[:] = NEGATIVE_INFINITY
-            for stop in stops[i]:
+            for stop in stops[slot]:
                 if 0 <= stop < columns:
                     row[stop] = 0.0
     return any_failed
