@@ -64,7 +64,7 @@ async def through_the_service(requests: int, folder: Path) -> dict[str, Any]:
         texts = choices(number)
         compiled = await service.compile(Constraint.choice(texts))
         pieces = [vocabulary_token[character] for character in texts[0]]
-        failed += not await compiled.satisfied_by(pieces)
+        failed += not await compiled.satisfied_by(pieces, "")
 
     vocabulary_token = {chr(data[0]): token for token, data in enumerate(vocabulary.token_bytes) if len(data) == 1}
     watch = Watch(lambda: process.memory_info().rss, options.folder)

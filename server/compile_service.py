@@ -7,10 +7,12 @@ the workers, who also check the answers that were made with it.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from prometheus_client import Histogram
@@ -24,6 +26,7 @@ from guided.limits import Budget
 from guided.vocabulary import Vocabulary
 from guided.workers import Overloaded, Pool, Priority
 from guided.workers.jobs import COMPILED
+from server.flights import Flights
 from server.observation import Obtained, current
 from server.refusals import Refusals
 from server.usage import Usage
@@ -41,6 +44,7 @@ _USAGE_SECONDS = 30.0
 _STAGES = 1024
 _EXPLORING_SECONDS = 1.0  # CPU time, beyond what the first state takes, to find out how an answer may go on
 _TRIED = 10_000  # indexes that are known not to close; then they are tried again
+_UNKNOWN_SECONDS = 60.0  # until the shortest answer is looked for again, where it was not found within the limits
 _DRAWN_STATES = 40
 _BYTES_OF_CHARACTER = 8  # what this process keeps of an index that still grows: its text, and what was read out of it
 
@@ -52,32 +56,28 @@ class Compiled:
     Attributes:
         found: the tier that had its index when it was asked for first, or "compiled".
         index: closed, to be read only, by any thread; None while it still grows (or has no file).
-        check: do these tokens, without the stop token, spell a complete answer? Raises LimitExceeded, Overloaded.
+        satisfied_by: do these tokens, without the stop token, spell a complete answer? Raises LimitExceeded, Overloaded.
         fewest_tokens: of the shortest answer, without the stop token; None where it is not known. A worker's answer is remembered.
+            Raises Overloaded.
+        explore: finds out how an answer that begins with these tokens may go on; False: none does. Raises LimitExceeded, Overloaded.
+
+    Their last argument is the caller, whose turn it is where many wait for the workers.
     """
 
     constraint: Constraint
     index: TokenIndex | None
-    check: Callable[[list[int]], Awaitable[bool]]
-    fewest_tokens: Callable[[], Awaitable[int | None]]
-    explore: Callable[[list[int]], Awaitable[bool]]
+    satisfied_by: Callable[[list[int], str], Awaitable[bool]]
+    fewest_tokens: Callable[[str], Awaitable[int | None]]
+    explore: Callable[[list[int], str], Awaitable[bool]]
     found: str = COMPILED
 
-    async def satisfied_by(self, tokens: list[int]) -> bool:
-        """Do these tokens, without the stop token, spell a complete answer?
 
-        Raises:
-            LimitExceeded, Overloaded: it cannot be told.
-        """
-        return await self.check(tokens)
+@dataclass(frozen=True, slots=True)
+class _Fewest:
+    """`tokens`: of the shortest answer; None: not known. `until`: time.monotonic() when to ask (again)."""
 
-
-@dataclass(slots=True)
-class _Flight:
-    """A compilation under way. It ends when the last who waits for it has left."""
-
-    task: asyncio.Task[Compiled]
-    waiting: int = 0
+    tokens: int | None = None
+    until: float = 0.0
 
 
 def _compilation_seconds() -> Histogram:
@@ -128,7 +128,8 @@ class CompileService:
         self.memory: Memory[Compiled] = Memory(memory_bytes)
         self.tally = Tally()
         self._close_seconds = close_seconds
-        self._flights: dict[str, _Flight] = {}
+        self._flights: Flights[Compiled] = Flights()
+        self._fewest_flights: Flights[_Fewest] = Flights()
         self.refusals = Refusals()
         self._stages: Memory[dict[str, float]] = Memory(_STAGES)  # of the last compilations, wall seconds
         self._closing: dict[str, asyncio.Task[None]] = {}
@@ -145,7 +146,7 @@ class CompileService:
         self._saving = asyncio.create_task(self._save_usage())
 
     async def close(self) -> None:
-        tasks = [*self._closing.values(), *(flight.task for flight in self._flights.values())]
+        tasks = [*self._closing.values(), *self._flights.tasks, *self._fewest_flights.tasks]
         if self._saving is not None:
             tasks.append(self._saving)
             await asyncio.to_thread(self._usage.save)
@@ -196,18 +197,7 @@ class CompileService:
             len(constraint.canonical_text.encode())
         )  # before it waits in memory
         self.refusals.raise_known(digest)
-        flight = self._flights.get(digest)
-        if flight is None:
-            flight = self._flights[digest] = _Flight(asyncio.create_task(self._obtain(constraint, caller)))
-        flight.waiting += 1
-        try:
-            return await asyncio.shield(flight.task)
-        finally:
-            flight.waiting -= 1
-            if flight.waiting == 0:
-                if self._flights.get(digest) is flight:
-                    del self._flights[digest]
-                flight.task.cancel()
+        return await self._flights.share(digest, lambda: self._obtain(constraint, caller))
 
     async def _obtain(self, constraint: Constraint, caller: str) -> Compiled:
         """From disk, from another replica, or compiled."""
@@ -233,21 +223,28 @@ class CompileService:
         return self._remember(stored.constraint, stored.index, DISK)
 
     async def _compile_somewhere(self, constraint: Constraint, caller: str) -> dict[str, Any]:
-        """A worker's outcome. The first attempt is short: what is simple does not wait behind what is not."""
+        """A worker's outcome."""
         closing = self._close_seconds if len(self.pool) == 0 else min(_CLOSE_IN_A_QUEUE, self._close_seconds)
-        limits = {"seconds": _QUICK_SECONDS, "wall_seconds": _QUICK_WALL_SECONDS}
-        quick = self._job("compile", constraint, closing_seconds=closing, **limits)
         try:
-            try:
-                return await self.pool.run(quick, Priority.QUICK, caller)
-            except LimitExceeded as error:
-                if error.limit not in ("seconds", "wall_seconds"):
-                    raise
-            return await self.pool.run(self._job("compile", constraint), Priority.LONG, caller)
+            return await self._attempted("compile", constraint, caller, closing_seconds=closing)
         except ConstraintError as error:
             self.tally.refusals[error.code] += 1
             self.refusals.remember(constraint.digest, error)
             raise
+
+    async def _attempted(self, kind: str, constraint: Constraint, caller: str, **options: Any) -> dict[str, Any]:
+        """A worker's outcome. The first attempt is short: what is simple does not wait behind what is not.
+
+        Args:
+            options: of the first attempt.
+        """
+        limits = {"seconds": _QUICK_SECONDS, "wall_seconds": _QUICK_WALL_SECONDS}
+        try:
+            return await self.pool.run(self._job(kind, constraint, **limits, **options), Priority.QUICK, caller)
+        except LimitExceeded as error:
+            if error.limit not in ("seconds", "wall_seconds"):
+                raise
+        return await self.pool.run(self._job(kind, constraint), Priority.LONG, caller)
 
     def _job(self, kind: str, constraint: Constraint | None = None, **options: Any) -> dict[str, Any]:
         limits = self.pool.options
@@ -267,32 +264,38 @@ class CompileService:
         if index is not None and not index.is_closed:
             index = None
 
-        async def check(tokens: list[int]) -> bool:
+        async def check(tokens: list[int], caller: str) -> bool:
             if index is not None:
                 return await asyncio.to_thread(spells_an_answer, index, tokens)
-            outcome = await self.pool.run(self._job("check", constraint, tokens=tokens), Priority.CHECK)
+            outcome = await self.pool.run(self._job("check", constraint, tokens=tokens), Priority.CHECK, caller)
             return outcome["complete"]
 
-        async def explore(tokens: list[int]) -> bool:
+        async def explore(tokens: list[int], caller: str) -> bool:
             job = self._job("explore", constraint, tokens=tokens, exploring_seconds=_EXPLORING_SECONDS)
-            return (await self.pool.run(job, Priority.CHECK))["alive"]
+            return (await self.pool.run(job, Priority.CHECK, caller))["alive"]
 
-        known: list[int | None] = []
+        known = _Fewest()
 
-        async def fewest_tokens() -> int | None:
-            if not known and index is not None:
-                known.append(await asyncio.to_thread(index.min_tokens, index.start))
-            if not known:
-                try:
-                    outcome = await self.pool.run(self._job("fewest", constraint), Priority.CHECK)
-                except (ConstraintError, Overloaded):
-                    return None
-                known.append(outcome["fewest_tokens"])
-            return known[0]
+        async def fewest_tokens(caller: str) -> int | None:
+            nonlocal known
+            if time.monotonic() >= known.until:
+                finding = partial(self._find_fewest, constraint, index, caller)
+                known = await self._fewest_flights.share(constraint.digest, finding)
+            return known.tokens
 
         compiled = Compiled(constraint, index, check, fewest_tokens, explore, found)
         self.memory.put(constraint.digest, compiled, _bytes_kept(constraint, index))
         return compiled
+
+    async def _find_fewest(self, constraint: Constraint, index: TokenIndex | None, caller: str) -> _Fewest:
+        """Raises Overloaded: a budget that may be too small is not passed on unseen."""
+        if index is not None:
+            return _Fewest(await asyncio.to_thread(index.min_tokens, index.start), math.inf)
+        try:
+            outcome = await self._attempted("fewest", constraint, caller)
+        except ConstraintError:
+            return _Fewest(None, time.monotonic() + _UNKNOWN_SECONDS)
+        return _Fewest(outcome["fewest_tokens"], math.inf)
 
     # --- indexes that still grow --------------------------------------------------------------------------------------
 

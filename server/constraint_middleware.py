@@ -153,7 +153,7 @@ class ConstraintMiddleware:
     async def _compiled(self, constraint: Constraint, caller: str, fit_budget: bool) -> tuple[Compiled, int | None]:
         """With the fewest tokens of an answer, where they matter and are known: a worker may have to find that out."""
         compiled = await self.compile_service.compile(constraint, caller)
-        return compiled, await compiled.fewest_tokens() if fit_budget else None
+        return compiled, await compiled.fewest_tokens(caller) if fit_budget else None
 
 
 def _report() -> Report:

@@ -109,6 +109,7 @@ class GuidedEngine(AsyncLLM):
             continuation=continuation,
             filters=filters,
             may_be_cut=pending.may_be_cut,
+            caller=pending.caller,
             decode=self.renderer.get_tokenizer().decode,
         )
         if pending.report is not None:
@@ -193,6 +194,7 @@ async def verified(
     continuation: Continuation | None = None,
     filters: Sequence[str] = (),
     may_be_cut: bool = False,
+    caller: str = NOBODY,
     decode: Callable[[list[int]], str] | None = None,
 ) -> AsyncGenerator[RequestOutput, None]:
     """Passes outputs on; one that claims to be complete and is not ends in an error instead of a wrong answer.
@@ -205,6 +207,7 @@ async def verified(
         continuation: how an answer goes on that was broken off where its index ends; None: it does not.
         filters: fields of the request that forbid tokens too.
         may_be_cut: an answer that ends with a stop string is as the client wants it.
+        caller: whose request it is, where those that a worker has to look into take turns.
         decode: token ids -> text, for what vLLM's detokenizer holds back; None: nothing is looked for.
 
     Raises:
@@ -222,12 +225,12 @@ async def verified(
                     seen[0 if not deltas else len(seen) :] = sample.token_ids
                     if sample.finish_reason != "stop" or (may_be_cut and isinstance(sample.stop_reason, str)):
                         continue
-                    if await _satisfied(compiled, seen[:-1]):  # the last one is the stop token
+                    if await _satisfied(compiled, seen[:-1], caller):  # the last one is the stop token
                         if decode is not None:
                             sample.text += held_back(sample.text, seen[:-1], decode)
                         continue
                     del seen[-1]
-                    if continuation is None or not await _explored(compiled, seen, len(continuation.tokens)):
+                    if continuation is None or not await _explored(compiled, seen, caller, len(continuation.tokens)):
                         if filters:
                             cause = " and ".join(filters)
                             raise VLLMValidationError(
@@ -262,7 +265,7 @@ def held_back(text: str, tokens: list[int], decode: Callable[[list[int]], str]) 
     return _REPLACEMENT * max(missing, 0)
 
 
-async def _explored(compiled: Compiled, tokens: list[int], before: int) -> bool:
+async def _explored(compiled: Compiled, tokens: list[int], caller: str, before: int) -> bool:
     """May an answer that was broken off go on? A worker has explored the index from there then.
 
     Args:
@@ -271,16 +274,16 @@ async def _explored(compiled: Compiled, tokens: list[int], before: int) -> bool:
     if compiled.index is not None or (before and len(tokens) <= before):
         return False
     try:
-        return await compiled.explore(tokens)
+        return await compiled.explore(tokens, caller)
     except (LimitExceeded, Overloaded) as error:
         logger.error("an index could not be explored: %s", error)
         return False
 
 
-async def _satisfied(compiled: Compiled, tokens: list[int]) -> bool:
+async def _satisfied(compiled: Compiled, tokens: list[int], caller: str) -> bool:
     """False too where the index outgrows its limits on the way: an answer that cannot be checked is not passed on."""
     try:
-        return await compiled.satisfied_by(tokens)
+        return await compiled.satisfied_by(tokens, caller)
     except (LimitExceeded, Overloaded) as error:
         logger.error("an answer could not be checked: %s", error)
         return False

@@ -23,6 +23,10 @@ from guided.workers.processes import NurseryProcess, WorkerProcess
 from guided.workers.queue import Overloaded, Priority, Queue, Ticket
 
 _SHORT = (Priority.CHECK, Priority.QUICK)
+_AFTER_A_CHECK = (
+    Priority.QUICK,
+    Priority.CHECK,
+)  # in turns: many that wait for the one do not keep those of the other waiting
 _ANY = (Priority.LONG, Priority.CHECK, Priority.QUICK, Priority.BACKGROUND)
 _NICEST = 19  # of workers with long jobs: an idle machine gives them all of its time, a busy one has better uses for it
 _DEATHS = 2  # a job whose worker died so often is given up
@@ -132,18 +136,20 @@ class Pool:
 
     async def _keep_busy(self, priorities: Sequence[Priority], niceness: int) -> None:
         worker: WorkerProcess | None = None
+        takes_any, order = priorities is _ANY, priorities
         try:
             while True:
                 worker = worker or await self._hire(niceness)
-                takes_any = priorities is _ANY
                 self._idle_for_any += takes_any
                 try:
-                    ticket = await self._queue.get(priorities)
+                    ticket = await self._queue.get(order)
                 finally:
                     self._idle_for_any -= takes_any
                 if worker.is_gone:
                     worker.kill()
                     worker = await self._hire(niceness)
+                if not takes_any:
+                    order = _AFTER_A_CHECK if ticket.priority is Priority.CHECK else priorities
                 begin = time.monotonic()
                 stays = await self._counted(worker, ticket)
                 self._queue.took(time.monotonic() - begin)

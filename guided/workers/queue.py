@@ -19,7 +19,7 @@ _MOST_RETRY_SECONDS = 60
 class Priority(IntEnum):
     """What kind of waiting a job does."""
 
-    CHECK = 0  # an answer is complete but for this
+    CHECK = 0  # an answer is complete but for this, or cannot go on without it
     QUICK = 1  # a constraint's first attempt, a fraction of a second
     LONG = 2  # a constraint that took longer than that
     BACKGROUND = 3  # nobody waits
@@ -83,7 +83,7 @@ class Queue:
     def put(self, ticket: Ticket) -> None:
         """Raises Overloaded."""
         line = self._lines[ticket.priority]
-        if ticket.priority is not Priority.CHECK:  # their number is that of the requests in the engine
+        if ticket.priority is not Priority.CHECK:  # there is one at most for a request in the engine
             places = self._capacity
             own = len(line.callers.get(ticket.caller, ()))
             if line.length >= places or own >= max(1, places // _SHARE):

@@ -106,7 +106,9 @@ class Thinking:
         before = None if seen is None else seen.obtained
         try:
             pending.compiled = await self._compile_service.compile(constraint, pending.caller)
-            pending.fewest_tokens = await pending.compiled.fewest_tokens() if pending.options.fit_budget else None
+            pending.fewest_tokens = (
+                await pending.compiled.fewest_tokens(pending.caller) if pending.options.fit_budget else None
+            )
         except ConstraintError as error:
             raise from_constraint_error(error, pending.field) from error
         except Overloaded as error:

@@ -154,7 +154,7 @@ async def enforce(service: CompileService, body: dict[str, Any]) -> bool:
         compiled = await service.compile(wanted.constraint)
     except ConstraintError as error:
         raise from_constraint_error(error, wanted.field) from error
-    fewest = await compiled.fewest_tokens()
+    fewest = await compiled.fewest_tokens("")
     if fewest is not None and fewest > body["max_tokens"]:
         raise RequestRefused(f"the shortest answer needs {fewest} tokens", "budget_too_small", "max_tokens")
     return True

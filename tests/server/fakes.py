@@ -50,13 +50,13 @@ class FakeCompileService:
 def compiled(constraint: Constraint, index: TextIndex, *, growing: bool = False) -> Compiled:
     """As the compile service gives it; a growing index stays with the workers, who explore it when they are asked."""
 
-    async def check(tokens: list[int]) -> bool:
+    async def check(tokens: list[int], caller: str) -> bool:
         return spells_an_answer(index, tokens)  # type: ignore[arg-type]
 
-    async def fewest_tokens() -> int:
+    async def fewest_tokens(caller: str) -> int:
         return len(index.text)
 
-    async def explore(tokens: list[int]) -> bool:
+    async def explore(tokens: list[int], caller: str) -> bool:
         return all(index.advance(state, token) is not None for state, token in enumerate(tokens))
 
     return Compiled(constraint, None if growing else index, check, fewest_tokens, explore)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def test_those_who_ask_together_share_one_compilation(live):
     answers = live.wait(ask())
     assert live.service.tally.found["compiled"] == before + 1
     assert all(answer is answers[0] for answer in answers)
-    assert answers[0].index.is_closed and live.wait(answers[0].fewest_tokens()) == answers[0].index.min_tokens(0)
+    assert answers[0].index.is_closed and live.wait(answers[0].fewest_tokens("")) == answers[0].index.min_tokens(0)
 
 
 def test_the_event_loop_goes_on(live):
@@ -183,9 +184,54 @@ def test_who_leaves_takes_the_compilation_along_but_not_the_others(live):
 
 def test_an_index_that_grows_is_used_and_checked_by_workers(live):
     compiled = live.compile(RECURSIVE)
-    assert compiled.index is None and live.wait(compiled.fewest_tokens()) is not None
+    assert compiled.index is None and live.wait(compiled.fewest_tokens("")) is not None
     for text, complete in [("(x)", True), ("(x", False), ("y", False)]:
-        assert live.wait(compiled.satisfied_by(tokens(text))) is complete
+        assert live.wait(compiled.satisfied_by(tokens(text), "")) is complete
+
+
+@pytest.fixture
+def asked(live, monkeypatch) -> list[tuple[str, Priority, str]]:
+    """The jobs that the pool is given: kind, priority and caller."""
+    jobs: list[tuple[str, Priority, str]] = []
+    run = live.service.pool.run
+
+    async def noted(job: dict[str, Any], priority: Priority, caller: str = "") -> dict[str, Any]:
+        jobs.append((job["kind"], priority, caller))
+        return await run(job, priority, caller)
+
+    monkeypatch.setattr(live.service.pool, "run", noted)
+    return jobs
+
+
+def test_the_shortest_answer_is_looked_for_once_and_in_its_callers_turn(live, asked):
+    compiled = live.compile(Constraint.grammar('start: "(" start ")" | "abb"'))
+    asked.clear()
+
+    async def together() -> list[int | None]:
+        return await asyncio.gather(*(compiled.fewest_tokens(f"caller {n}") for n in range(20)))
+
+    assert len(set(live.wait(together()))) == 1
+    assert live.wait(compiled.fewest_tokens("later")) is not None
+    assert asked == [("fewest", Priority.QUICK, "caller 0")]
+    assert live.wait(compiled.satisfied_by(tokens("(abb"), "somebody")) is False
+    assert asked[1:] == [("check", Priority.CHECK, "somebody")]
+
+
+def test_that_the_shortest_answer_is_not_found_is_remembered_for_a_while(live, asked, monkeypatch):
+    compiled = live.compile(Constraint.grammar('start: "(" start ")" | "aab"'))
+    asked.clear()
+    monkeypatch.setattr(module, "_QUICK_SECONDS", -1.0)
+    monkeypatch.setattr(live.service, "_job", partial(live.service._job, seconds=-1.0))
+    for _ in range(3):
+        assert live.wait(compiled.fewest_tokens("a")) is None
+    assert asked == [("fewest", Priority.QUICK, "a"), ("fewest", Priority.LONG, "a")]
+    monkeypatch.setattr(module, "_UNKNOWN_SECONDS", 0.0)
+    live.service.memory.flush()
+    compiled = live.compile(compiled.constraint)
+    asked.clear()
+    for _ in range(2):
+        assert live.wait(compiled.fewest_tokens("a")) is None
+    assert len(asked) == 4, "the while is over"
 
 
 def test_what_needs_longer_is_closed_with_nobody_waiting(live):
@@ -249,8 +295,8 @@ def test_without_a_disk_everything_works(loop, tmp_path):
     bare.start()
     try:
         compiled = bare.compile(choice("ok"))
-        assert bare.wait(compiled.satisfied_by(tokens("ok")))
-        assert not bare.wait(compiled.satisfied_by(tokens("o")))
+        assert bare.wait(compiled.satisfied_by(tokens("ok"), ""))
+        assert not bare.wait(compiled.satisfied_by(tokens("o"), ""))
     finally:
         bare.wait(bare.service.close())
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from guided.cache import Disk
 from guided.constraint import Constraint
 from guided.errors import InvalidConstraint, LimitExceeded, UnsupportedKeyword
-from guided.workers import Overloaded, Priority
+from guided.workers import Overloaded, Pool, PoolOptions, Priority
+from guided.workers.pool import _SHORT
+from guided.workers.queue import Ticket
 from tests.index.test_token_index import VOCABULARY
 from tests.workers.live_pool import LivePool, job
 
@@ -110,6 +113,33 @@ def test_who_leaves_takes_the_job_along(live):
         return time.monotonic() - begin
 
     assert live.wait(leave()) < 60
+
+
+def test_checks_and_first_attempts_take_turns(tmp_path, monkeypatch):
+    """A worker for short jobs: fifty answers that are to be checked do not keep a constraint waiting that is simple."""
+
+    async def order() -> list[str]:
+        pool = Pool(VOCABULARY, PoolOptions(tmp_path))
+        done: list[str] = []
+
+        async def hire(niceness: int) -> SimpleNamespace:
+            return SimpleNamespace(is_gone=False, kill=lambda: None)
+
+        async def note(worker: object, ticket: Ticket) -> bool:
+            done.append(ticket.priority.name)
+            return True
+
+        monkeypatch.setattr(pool, "_hire", hire)
+        monkeypatch.setattr(pool, "_counted", note)
+        for priority in [Priority.CHECK] * 4 + [Priority.QUICK] * 2:
+            pool._queue.put(Ticket({}, priority, "", asyncio.get_running_loop().create_future()))
+        working = asyncio.create_task(pool._keep_busy(_SHORT, 0))
+        while len(done) < 6:
+            await asyncio.sleep(0)
+        working.cancel()
+        return done
+
+    assert asyncio.run(order()) == ["CHECK", "QUICK", "CHECK", "QUICK", "CHECK", "CHECK"]
 
 
 def test_short_jobs_do_not_wait_for_long_ones(live):
