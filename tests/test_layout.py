@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from guided.cache.address import _COMPILING
+
 ROOT = Path(__file__).resolve().parent.parent
 BASE = {"constraint", "errors", "limits"}
 AUTOMATA = BASE | {"automaton"}
@@ -108,6 +110,24 @@ def test_arrows_of_the_server(path):
         if name.split(".")[0] == "guided":
             assert name in SERVER_MAY_IMPORT, f"{path}:{line}: server may not import {name}"
         assert name.split(".")[0] not in {"tests", "loadtests"}, f"{path}:{line}"
+
+
+def test_an_index_is_of_the_code_that_it_came_out_of():
+    """What `guided.compiler` imports, directly or not, is what the generation of an index is a digest of."""
+    seen: set[Path] = set()
+    waiting = [ROOT / "guided" / "compiler.py"]
+    while waiting:
+        path = waiting.pop()
+        if path not in seen:
+            seen.add(path)
+            waiting.extend(file_of(name) for name, _ in imports(path) if name.startswith("guided."))
+    parts = {path.relative_to(ROOT / "guided").parts[0] for path in seen}
+    assert parts == set(_COMPILING)
+
+
+def file_of(module: str) -> Path:
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 @pytest.mark.parametrize("path", [*files("guided"), *files("server")], ids=lambda p: str(p.relative_to(ROOT)))

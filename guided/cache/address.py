@@ -16,8 +16,8 @@ from guided.vocabulary import Vocabulary
 
 # The parts of the package that an index comes out of.
 _COMPILING = (
-    "automaton", "choice.py", "compiler.py", "constraint.py", "grammar", "index", "json_schema", "limits.py", "regex",
-    "vocabulary",
+    "automaton", "choice.py", "compiler.py", "constraint.py", "errors.py", "grammar", "index", "json_schema", "limits.py", "regex",
+    "structural_tag", "vocabulary",
 )  # fmt: skip
 _DIGEST = re.compile("[0-9a-f]{64}")
 
