@@ -7,6 +7,7 @@ the workers, who also check the answers that were made with it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections import Counter
@@ -30,6 +31,8 @@ from server.flights import Flights
 from server.observation import Obtained, current
 from server.refusals import Refusals
 from server.usage import Usage
+
+logger = logging.getLogger(__name__)
 
 MEMORY, DISK = "memory", "disk"
 NOBODY = ""  # the caller of work that no request asked for
@@ -142,7 +145,10 @@ class CompileService:
         await self.pool.start()
         for digest in await asyncio.to_thread(self._usage.of_last_run, _WARMED):
             self._tried.add(digest)  # what did not close in the last run need not be tried at every start
-            await self.find(digest)
+            try:
+                await self.find(digest)
+            except (ConstraintError, Overloaded) as error:
+                logger.warning("constraint %s of the last run is not warm: %s", digest, error)
         self._saving = asyncio.create_task(self._save_usage())
 
     async def close(self) -> None:

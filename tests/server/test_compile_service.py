@@ -104,6 +104,24 @@ def test_a_restart_is_warm(live):
     assert service.memory.hits == hits + 1
 
 
+@pytest.mark.parametrize("error", [LimitExceeded("it died twice", limit="worker"), Overloaded("too many", 1)], ids=str)
+def test_what_cannot_be_warmed_keeps_no_server_from_starting(live, monkeypatch, caplog, error):
+    lost, kept = choice("lost"), choice("kept")
+    for constraint in (lost, lost, kept):
+        live.compile(constraint)
+    find = CompileService.find
+
+    async def unlucky(service: CompileService, digest: str, caller: str = "") -> Constraint | None:
+        if digest == lost.digest:
+            raise error
+        return await find(service, digest, caller)
+
+    monkeypatch.setattr(CompileService, "find", unlucky)
+    service = live.restart()
+    assert service.holds(kept.digest) and not service.holds(lost.digest)
+    assert lost.digest in caplog.text and str(error) in caplog.text
+
+
 def test_memory_is_bounded_and_the_disk_is_behind_it(live):
     service = live.service
     capacity, service.memory.capacity_bytes = service.memory.capacity_bytes, 1 << 20
