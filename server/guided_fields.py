@@ -14,6 +14,7 @@ from typing import Any
 from guided.constraint import Constraint
 from guided.errors import ConstraintError, InvalidConstraint, json_type
 from guided.vllm_adapters.params import KEY
+from guided.workers.messages import from_error, to_error
 from server import request_options
 from server.errors import RequestRefused, from_constraint_error
 from server.request_options import DEFAULTS, RequestOptions, read_options
@@ -62,8 +63,9 @@ class Wanted:
         for pointer, place in self.places.items():
             if error.pointer is not None and f"{error.pointer}/".startswith(f"{pointer}/"):
                 inside = error.pointer.removeprefix(pointer)
-                error.pointer = None if inside == "" and error.column is not None else inside
-                return from_constraint_error(error, place)
+                own = to_error(from_error(error))  # others who sent the same constraint wait for the same error
+                own.pointer = None if inside == "" and error.column is not None else inside
+                return from_constraint_error(own, place)
         return from_constraint_error(error, self.field)
 
 
@@ -385,6 +387,8 @@ def _refuse_unknown_keys(field: str, value: Mapping[str, Any], known: tuple[str,
 def refuse_enforced_tools(body: Body) -> None:
     """For routes without tools of ours: raises RequestRefused for calls that promise a schema; those that promise nothing pass."""
     choice = body.get("tool_choice")
+    if isinstance(choice, Mapping) and choice.get("type") in ("auto", "none"):  # as Anthropic's clients say it
+        choice = choice["type"]
     tools = body.get("tools")
     if choice == "none" or not isinstance(tools, list):
         return

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from guided.constraint import Constraint
+from guided.errors import UnsupportedKeyword
 from server.errors import RequestRefused
-from server.guided_fields import read_constraint, refuse_any_constraint, without_constraint
+from server.guided_fields import Wanted, read_constraint, refuse_any_constraint, without_constraint
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 JSON = Constraint.json_schema(SCHEMA)
@@ -214,6 +215,9 @@ def test_refusals_name_the_field(body, param, code):
         {"response_format": {"type": "json_object"}},
         {"output_format": {"type": "json_schema", "schema": SCHEMA}},
         {"tools": [TOOL], "tool_choice": "required"},
+        {"tools": [TOOL], "tool_choice": {"type": "any"}},
+        {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "f"}},
+        {"tools": [{"name": "f", "input_schema": {}, "strict": True}], "tool_choice": {"type": "auto"}},
     ],
     ids=str,
 )
@@ -222,8 +226,26 @@ def test_other_routes_refuse_every_spelling(body):
         refuse_any_constraint(body, "/v1/messages")
 
 
-def test_other_routes_let_plain_requests_through():
-    refuse_any_constraint({"response_format": {"type": "text"}, "guided_json": None}, "/v1/messages")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"response_format": {"type": "text"}, "guided_json": None},
+        {"tools": [TOOL], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+        {"tools": [{**TOOL, "strict": True}], "tool_choice": {"type": "none"}},
+    ],
+    ids=str,
+)
+def test_other_routes_let_plain_requests_through(body):
+    refuse_any_constraint(body, "/v1/messages")
+
+
+def test_a_refusal_that_several_wait_for_stays_as_it_is():
+    """Those who send the same constraint together wait for one compilation, and get the same error."""
+    error = UnsupportedKeyword("no", keyword="not", pointer="/tags/0/content/properties/a")
+    wanted = Wanted("tools", Constraint.regex("a"), places={"/tags/0/content": "tools.0.function.parameters"})
+    found = [wanted.refused(error) for _ in range(2)]
+    assert [one.param for one in found] == ["tools.0.function.parameters#/properties/a"] * 2
+    assert found[0].message == found[1].message
 
 
 def test_what_vllm_gets_to_see():
