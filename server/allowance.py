@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +15,8 @@ from server.errors import RequestRefused
 
 CODE = "rate_limit_exceeded"
 _MINUTE = 60.0
-_KEPT = 16_384  # callers whose buckets are kept; beyond it the full ones go
+_KEPT = 16_384  # callers whose buckets are kept; beyond it those go that have asked nothing for longest
+_TRIED = 8  # callers that are looked at for one that may go: a request costs the same however many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Allowances:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._callers: dict[str, _Caller] = {}
+        self._callers: OrderedDict[str, _Caller] = OrderedDict()  # who asked last is last
 
     def enter(self, name: str, allowance: Allowance) -> dict[str, str]:
         """Counts a request, which ends with `leave`; the headers that tell the caller what is left.
@@ -50,8 +52,9 @@ class Allowances:
         now, rate = self._clock(), allowance.requests_per_minute
         caller = self._callers.get(name)
         if caller is None:
-            self._make_room(now)
+            self._make_room()
             caller = self._callers[name] = _Caller(float(rate or 0), now)
+        self._callers.move_to_end(name)
         most = allowance.concurrent_requests
         if most is not None and caller.running >= most:
             raise RequestRefused(
@@ -90,7 +93,11 @@ class Allowances:
             "x-ratelimit-reset-requests": f"{(rate - caller.level) * _MINUTE / rate:.3f}s",
         }
 
-    def _make_room(self, now: float) -> None:
-        """Forgets callers that have sent nothing for a minute: their buckets are full again."""
-        if len(self._callers) >= _KEPT:
-            self._callers = {n: c for n, c in self._callers.items() if c.running or now - c.at < _MINUTE}
+    def _make_room(self) -> None:
+        """Forgets the callers that have asked nothing for longest; those whose requests are being answered stay, as they ask last."""
+        tried = 0
+        while len(self._callers) >= _KEPT and tried < _TRIED:
+            name, caller = self._callers.popitem(last=False)
+            if caller.running:
+                self._callers[name] = caller
+            tried += 1

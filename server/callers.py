@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from guided.workers import Overloaded
 from server.errors import RequestRefused
 
 Result = TypeVar("Result")
+_IPV6_PREFIX = 64  # bits of an address: whoever has one has all that begin with these
 CALLER = "caller"  # key of the request's state: the name of the API key
 
 
@@ -24,7 +26,20 @@ def caller_of(scope: Scope) -> str:
     if (known := scope.get("state", {}).get(CALLER)) is not None:
         return known
     client = scope.get("client")
-    return client[0] if client else ""
+    return network_of(client[0]) if client else ""
+
+
+def network_of(address: str) -> str:
+    """What callers are told apart by where they have no keys: an IPv4 address, the network of an IPv6 one, or what else it is."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, _IPV6_PREFIX), strict=False))
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
