@@ -42,6 +42,7 @@ from server.tools.conventions import convention_of
 from server.tools.list_parser import use_where_none_is_set
 from server.tools.serving import serve_honestly
 from server.tracing import Tracing
+from server.vllm_backends import VllmBackends
 
 _OURS = {"api_key": [""], "enable_request_id_headers": False}
 
@@ -54,6 +55,7 @@ async def create_app(
     settings: Settings | None = None,
     keys: KeyRing | None = None,
     load: Load | None = None,
+    backends: VllmBackends | None = None,
 ) -> FastAPI:
     """vLLM's own OpenAI routes and serving objects, with our middleware in place of its authentication.
 
@@ -61,6 +63,7 @@ async def create_app(
         args: their `api_key` is not looked at: `keys` has it.
         keys: who may call; None: everybody.
         load: of the engine, for routers that ask; None: they get no answer.
+        backends: vLLM's own; None: requests that name one are refused.
     """
     settings = settings or Settings()
     tasks = await engine.get_supported_tasks()
@@ -76,12 +79,14 @@ async def create_app(
         compile_service=compile_service,
         convention=convention,
         tool_bytes=settings.constraint_bytes,
+        backends=backends,
     )
     app.add_middleware(
         BodyLimits,
         most_bytes=settings.body_bytes,
         seconds=settings.body_seconds,
         nesting=settings.body_nesting,
+        values=settings.body_values,
     )
     if load is not None:
         app.add_middleware(LoadReports, load=load)

@@ -7,6 +7,7 @@ before the first byte of a stream, and it sees the fields that vLLM's models wou
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused, from_constraint_error
 from server.guided_fields import (
     REFERENCE,
+    Wanted,
     looks_guided,
     read_constraint,
     read_reference,
@@ -32,6 +34,7 @@ from server.guided_fields import (
     refuse_tools_beside,
     without_constraint,
 )
+from server.handover import FIELD as BACKEND
 from server.handover import HandedOver, hand_over, named_backend
 from server.observation import current
 from server.report import Report, refuse_several_answers, reporting
@@ -41,9 +44,27 @@ from server.request_ids import let_body_name
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention
 from server.tools.request import ToolRequest, as_vllm_reads, read_tools
+from server.vllm_backends import VllmBackends
 
 ENFORCING_PATHS = tuple(MODELS)
 OWN_PATHS = "/v1/guided/"  # routes that read constraints themselves
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a request says. Its body is not kept: constraints may be waited for, by many at a time.
+
+    Attributes:
+        forwarded: the body for the routes, where it has to change.
+        budget_field: the field that limits the answer, as the request calls it.
+    """
+
+    wanted: Wanted | HandedOver | None = None
+    forwarded: bytes | None = None
+    budget_field: str = ""
+
+
+_NOTHING = _Read()
 
 
 class ConstraintMiddleware:
@@ -55,35 +76,40 @@ class ConstraintMiddleware:
         compile_service: CompileService,
         convention: Convention = JSON_CALLS,
         tool_bytes: int = Limits().constraint_bytes,
+        backends: VllmBackends | None = None,
     ) -> None:
         """
         Args:
             convention: how the model writes tool calls.
             tool_bytes: of the schemas of all tools of a request.
+            backends: vLLM's own; None: requests that name one are refused.
         """
         self.app = app
         self.compile_service = compile_service
         self.convention = convention
         self.tool_bytes = tool_bytes
+        self.backends = backends
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
-        messages, body = await _read(receive)
+        messages, raw = await _read(receive)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         try:
-            pending, forwarded = None, None
+            read = _NOTHING
             if is_json(scope):  # the routes refuse what is not, or read forms
-                pending, forwarded = await self._prepare(path, body, receive, scope)
+                read = await self._understand(path, raw, receive, scope)
+            if read.forwarded is not None:
+                messages = [{"type": "http.request", "body": read.forwarded, "more_body": False}]
+                _set_content_length(scope, len(read.forwarded))
+            del raw  # while the constraint is waited for
+            pending = await self._obtain(read, caller_of(scope), receive)
         except RequestRefused as refused:
             await refused.response()(scope, receive, send)
             return
         except ClientLeft:
             return
-        if forwarded is not None:
-            messages = [{"type": "http.request", "body": forwarded, "more_body": False}]
-            _set_content_length(scope, len(forwarded))
         token = pending_constraint.set(pending)
         try:
             if isinstance(pending, Pending) and pending.report is not None:
@@ -92,45 +118,44 @@ class ConstraintMiddleware:
         finally:
             pending_constraint.reset(token)
 
-    async def _prepare(
-        self, path: str, raw: bytes, receive: Receive, scope: Scope
-    ) -> tuple[Pending | HandedOver | None, bytes | None]:
-        """The compiled constraint, if there is one, and the body to forward in place of `raw`, if it has to change."""
+    async def _understand(self, path: str, raw: bytes, receive: Receive, scope: Scope) -> _Read:
+        """Raises RequestRefused, ClientLeft."""
         body = parse_body(raw)
         if not isinstance(body, dict):
-            return None, None  # the routes themselves say what they want instead
-        caller = caller_of(scope)
+            return _NOTHING  # the routes themselves say what they want instead
         let_body_name(scope, body)
         if path.startswith(OWN_PATHS):
-            return None, None
+            return _NOTHING
         refuse_what_is_no_array(body)
         if path not in ENFORCING_PATHS:
             refuse_any_constraint(body, path)
-            return None, None
+            return _NOTHING
         tools = None
         if path == CHAT:
             tools = read_tools(body, self.tool_bytes)
         else:
             refuse_enforced_tools(body)
-        referred = await while_connected(receive, resolve_reference(body, self.compile_service, caller))
-        handed_over = _handed_over(body, referred, tools)
-        join_tools = None if tools is None else partial(joined, tools, self.convention)
-        wanted = None if handed_over is not None else read_constraint(body, referred, join_tools)
-        constrained = wanted if handed_over is None else handed_over[0]
-        if path == RESPONSES and constrained is not None:
-            refuse_tools_beside(body, constrained.field)
+        referred = await while_connected(receive, resolve_reference(body, self.compile_service, caller_of(scope)))
+        wanted = self._handed_over(body, referred, tools) or self._own(body, referred, tools)
+        if path == RESPONSES and wanted is not None:
+            refuse_tools_beside(body, wanted.field)
         refuse_dropped_fields(body, path, looks_guided)
         refuse_lone_surrogates(body, raw)
-        if handed_over is not None:
-            refuse_text_stop_ids(body, handed_over[0].field, self.compile_service.is_text)
-            return handed_over[0], json.dumps(handed_over[1]).encode()
+        if wanted is not None:
+            refuse_text_stop_ids(body, wanted.field, self.compile_service.is_text)
         rest = without_constraint(as_vllm_reads(body) if path == CHAT else body)
         forwarded = json.dumps(rest).encode() if rest != body else None
+        return _Read(wanted, forwarded, _budget_field(path, body))
+
+    async def _obtain(self, read: _Read, caller: str, receive: Receive) -> Pending | HandedOver | None:
+        """The constraint as the engine wants it, if there is one. Raises RequestRefused, ClientLeft."""
+        wanted = read.wanted
+        if isinstance(wanted, HandedOver):
+            assert self.backends is not None
+            wanted.outputs = await while_connected(receive, self.backends.outputs(wanted, caller))
+            return wanted
         if wanted is None:
-            return None, forwarded
-        refuse_text_stop_ids(body, wanted.field, self.compile_service.is_text)
-        if wanted.options.report:
-            refuse_several_answers(body)
+            return None
         try:
             compiling = self._compiled(wanted.constraint, caller, wanted.options.fit_budget)
             compiled, fewest = await while_connected(receive, compiling)
@@ -138,37 +163,48 @@ class ConstraintMiddleware:
             raise wanted.refused(error) from error
         except Overloaded as error:
             raise overloaded(error) from error
-        pending = Pending(
+        return Pending(
             compiled,
             wanted.field,
             wanted.options,
             fewest,
-            budget_field=_budget_field(path, body),
+            budget_field=read.budget_field,
             may_be_cut=wanted.may_be_cut,
             report=_report() if wanted.options.report else None,
             caller=caller,
         )
-        return pending, forwarded
 
     async def _compiled(self, constraint: Constraint, caller: str, fit_budget: bool) -> tuple[Compiled, int | None]:
         """With the fewest tokens of an answer, where they matter and are known: a worker may have to find that out."""
         compiled = await self.compile_service.compile(constraint, caller)
         return compiled, await compiled.fewest_tokens(caller) if fit_budget else None
 
+    def _own(self, body: dict[str, Any], referred: Constraint | None, tools: ToolRequest | None) -> Wanted | None:
+        """The constraint of a request that this server enforces itself; None where it has none."""
+        join_tools = None if tools is None else partial(joined, tools, self.convention)
+        wanted = read_constraint(body, referred, join_tools)
+        if wanted is not None and wanted.options.report:
+            refuse_several_answers(body)
+        return wanted
+
+    def _handed_over(
+        self, body: dict[str, Any], referred: Constraint | None, tools: ToolRequest | None
+    ) -> HandedOver | None:
+        """The constraint of a request that names a backend of vLLM's; None where it names none or has none."""
+        backend = named_backend(body)
+        wanted = None if backend is None else read_spelling(body, referred)
+        if backend is None or wanted is None:
+            return None
+        if self.backends is None:
+            message = f"{BACKEND} {backend!r} is turned off on this server; leave it out for this server's own"
+            raise RequestRefused(message, "unsupported_parameter", BACKEND)
+        return hand_over(body, wanted, backend, with_tools=tools is not None)
+
 
 def _report() -> Report:
     seen = current.get()
     assert seen is not None, "requests are observed from their arrival on"
     return Report(seen)
-
-
-def _handed_over(
-    body: dict[str, Any], referred: Constraint | None, tools: ToolRequest | None
-) -> tuple[HandedOver, dict[str, Any]] | None:
-    """The constraint of a request that names a backend of vLLM's, and the body for it; None where it names none or has none."""
-    backend = named_backend(body)
-    wanted = None if backend is None else read_spelling(body, referred)
-    return None if backend is None or wanted is None else hand_over(body, wanted, backend, with_tools=tools is not None)
 
 
 async def resolve_reference(body: dict[str, Any], compile_service: CompileService, caller: str) -> Constraint | None:

@@ -33,8 +33,7 @@ from guided.vllm_adapters.reports import Reports
 from guided.workers import Overloaded
 from server.compile_service import NOBODY, Compiled
 from server.continuation import Continuation, can_continue
-from server.errors import RequestRefused
-from server.handover import BackendOfRequest, HandedOver
+from server.handover import HandedOver
 from server.observation import current, watched
 from server.report import Report
 from server.request_options import DEFAULTS, RequestOptions, refuse_small_budget
@@ -80,8 +79,8 @@ class GuidedEngine(AsyncLLM):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        config = self.input_processor.structured_outputs_config
-        self.input_processor.structured_outputs_config = BackendOfRequest(config, pending_constraint)
+        # What vLLM's backends take has been asked when a request comes here (`server.vllm_backends`): vLLM would ask on the event loop.
+        self.input_processor.structured_outputs_config = None
         self._reports = Reports()
 
     def generate(
@@ -122,22 +121,12 @@ class GuidedEngine(AsyncLLM):
 
         Raises:
             VLLMValidationError: token ids that the model does not have, a prompt that is too long, parameters out of range.
-            RequestRefused: the budget is less than the shortest answer; a backend of vLLM's does not take the constraint.
+            RequestRefused: the budget is less than the shortest answer.
         """
         pending = pending_constraint.get()
-        checked = params
         if isinstance(pending, Pending):
             refuse_small_budget(pending.fewest_tokens, params.max_tokens, pending.field, pending.budget_field)
-            checked = params.clone()
-            checked.structured_outputs = None
-        tasks = getattr(self, "_supported_tasks", ("generate",))
-        try:
-            self.input_processor._validate_params(checked, tasks)
-        except (VLLMValidationError, ValueError) as error:
-            if isinstance(pending, HandedOver) and getattr(error, "parameter", None) is None:
-                message = f"{pending.field}: vLLM's {pending.backend} backend does not take it: {error}"
-                raise RequestRefused(message, "invalid_constraint", pending.field) from error
-            raise
+        self.input_processor._validate_params(params, getattr(self, "_supported_tasks", ("generate",)))
         if isinstance(prompt, Mapping) and "type" in prompt:
             self.input_processor._validate_model_inputs(*split_enc_dec_input(prompt))
         if pending is not None:
@@ -164,10 +153,11 @@ def with_constraint(
         if params.structured_outputs is not None:
             raise VLLMValidationError("the request implies a constraint that this server does not enforce")
         return params
-    if isinstance(pending, HandedOver):
-        assert params.structured_outputs is not None, "vLLM lost the constraint that it was to enforce"
-        return params
     params = params.clone()
+    if isinstance(pending, HandedOver):
+        assert pending.outputs is not None, "its backend was not asked"
+        params.structured_outputs = pending.outputs
+        return params
     params.structured_outputs = None
     params.extra_args = to_extra_args(
         params.extra_args,

@@ -168,8 +168,15 @@ def refuse_text_stop_ids(body: Body, field: str, is_text: Callable[[int], bool])
 
 
 def without_constraint(body: Body) -> dict[str, Any]:
-    """The body as vLLM's own models should see it. `response_format` stays: chat templates may show it to the model."""
-    return {name: v for name, v in body.items() if not name.startswith("guided_") and name != "structured_outputs"}
+    """The body as vLLM's own models should see it. `response_format` stays: chat templates may show it to the model.
+
+    But for structural tags, which vLLM's models would have xgrammar read, on the event loop.
+    """
+    left = {name: v for name, v in body.items() if not name.startswith("guided_") and name != "structured_outputs"}
+    shown = left.get("response_format")
+    if isinstance(shown, Mapping) and shown.get("type") == "structural_tag":
+        del left["response_format"]
+    return left
 
 
 # --- the three spellings ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""In: a request that names one of vLLM's own backends; out: the request as vLLM's models read it, and that backend. Compiles nothing.
+"""In: a request that names one of vLLM's own backends; out: its constraint, for that backend. Asks and compiles nothing.
 
 `guided_decoding_backend` of xgrammar, guidance, outlines or auto leaves the constraint to vLLM: its keywords, its whitespace, its
 behaviour at the budget's end. What its backends take no notice of is refused here by name.
@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from guided.constraint import Constraint
 from server.errors import RequestRefused
-from server.guided_fields import Wanted, refuse_contradictions, without_constraint
+from server.guided_fields import Wanted, refuse_contradictions
+
+if TYPE_CHECKING:
+    from vllm.sampling_params import StructuredOutputsParams
 
 FIELD = "guided_decoding_backend"
 NAMES = ("xgrammar", "guidance", "outlines", "auto")
 
 _DEFAULT_OPTIONS: tuple[dict[str, Any], ...] = ({}, Constraint.json_schema({}).options)
 _KINDS = ("json", "regex", "choice", "grammar")
-_READ_BY_VLLM = (
-    "response_format.json_schema",
-    "text.format",
-)  # spellings that stay in the body; json_object has no schema there
 
 
 @dataclass(slots=True)
@@ -34,28 +32,21 @@ class HandedOver:
     Attributes:
         backend: one of NAMES.
         field: the request field of the constraint.
+        constraint: as the request says it, without options.
+        outputs: what the engine is given for it; None until the backend has taken it.
         taken: the engine has seen it.
     """
 
     backend: str
     field: str
+    constraint: Constraint
+    outputs: StructuredOutputsParams | None = None
     taken: bool = False
 
-
-class BackendOfRequest:
-    """vLLM's configuration of structured outputs, as the request at hand wants it."""
-
-    def __init__(self, config: Any, pending: ContextVar[Any]) -> None:
-        self._config = config
-        self._pending = pending
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._config, name)
-
-    @property
-    def backend(self) -> str:
-        pending = self._pending.get()
-        return pending.backend if isinstance(pending, HandedOver) else self._config.backend
+    def in_vllms_words(self) -> dict[str, Any]:
+        """Fields of vLLM's `structured_outputs`. A schema is a text, which costs the engine least."""
+        kind, value = self.constraint.kind, self.constraint.value
+        return {kind: json.dumps(value) if kind == "json" else value}
 
 
 def named_backend(body: Mapping[str, Any]) -> str | None:
@@ -64,10 +55,8 @@ def named_backend(body: Mapping[str, Any]) -> str | None:
     return name if name in NAMES else None
 
 
-def hand_over(
-    body: Mapping[str, Any], wanted: Wanted, backend: str, *, with_tools: bool = False
-) -> tuple[HandedOver, dict[str, Any]]:
-    """The constraint for the engine, and the body with the constraint in vLLM's spelling.
+def hand_over(body: Mapping[str, Any], wanted: Wanted, backend: str, *, with_tools: bool = False) -> HandedOver:
+    """The constraint for the backend.
 
     Args:
         with_tools: there are tools that may be called.
@@ -84,13 +73,7 @@ def hand_over(
     if with_tools or wanted.constraint.kind not in _KINDS:
         _refuse("tools" if with_tools else wanted.field, backend)
     refuse_contradictions(body, wanted.field)
-    rest = without_constraint(body)
-    if wanted.field == "response_format":
-        del rest["response_format"]
-    if not wanted.field.startswith(_READ_BY_VLLM):
-        kind, value = wanted.constraint.kind, wanted.constraint.value
-        rest["structured_outputs"] = {kind: json.dumps(value) if isinstance(value, bool) else value}
-    return HandedOver(backend, wanted.field), rest
+    return HandedOver(backend, wanted.field, wanted.constraint)
 
 
 def _refuse(what: str, backend: str, field: str | None = None) -> None:

@@ -29,6 +29,7 @@ from server.keys import KeyRing
 from server.load import Load
 from server.logs import Progress
 from server.settings import Settings
+from server.vllm_backends import VllmBackends
 from server.warm import warm
 
 logger = logging.getLogger(__name__)
@@ -63,11 +64,14 @@ async def serve(settings: Settings, keys: KeyRing, args: Namespace, progress: Pr
     try:
         await engine.reset_mm_cache()
         compile_service = preparing.result()
+        backends = vllm_backends(settings, config)
         progress.say(f"the engine is up, vocabulary of {compile_service.vocabulary.size:,} tokens")
         try:
             await compile_service.start()
             await warm(compile_service, to_warm, progress)
-            app = await create_app(args, engine, compile_service, settings=settings, keys=keys, load=load)
+            app = await create_app(
+                args, engine, compile_service, settings=settings, keys=keys, load=load, backends=backends
+            )
             announcement = asyncio.create_task(announce_when_ready(app, args, address, progress))
             availability = app.state.availability
             try:
@@ -76,6 +80,8 @@ async def serve(settings: Settings, keys: KeyRing, args: Namespace, progress: Pr
                 announcement.cancel()
         finally:
             await compile_service.close()
+            if backends is not None:
+                await backends.close()
         died = engine.errored
     finally:
         engine.shutdown(timeout=0 if at_once else _ENGINE_SECONDS)
@@ -138,6 +144,13 @@ def prepare_compilation(settings: Settings, config: VllmConfig) -> CompileServic
         memory_bytes=settings.memory_cache_bytes,
         close_seconds=settings.close_seconds,
     )
+
+
+def vllm_backends(settings: Settings, config: VllmConfig) -> VllmBackends | None:
+    """None where requests may not name them."""
+    if not settings.vllm_backends:
+        return None
+    return VllmBackends(config.model_config, settings.pool_options(default_folder()), settings.vllm_backend_bytes)
 
 
 async def announce_when_ready(app: FastAPI, args: Namespace, address: str, progress: Progress) -> None:

@@ -66,10 +66,15 @@ class Settings(BaseSettings):
     concurrent_requests: int | None = Field(
         default=None, ge=1, description="of each key or address that are answered at a time"
     )
-    body_bytes: int = Field(default=32 << 20, ge=1024, description="size of one request")
+    body_bytes: int = Field(default=8 << 20, ge=1024, description="size of one request")
     body_seconds: float = Field(default=60.0, gt=0, description="until the whole of a request has to be there")
     body_nesting: int = Field(
         default=512, ge=16, le=900, description="levels of arrays and objects in the JSON of a request"
+    )
+    body_values: int = Field(
+        default=250_000,
+        ge=1000,
+        description="numbers, strings, arrays and objects in it: what is read holds up the others",
     )
 
     # what is told
@@ -121,6 +126,14 @@ class Settings(BaseSettings):
         default=50, ge=1, description="of connecting, and of each read and write; a slower server is a miss"
     )
     redis_ttl_seconds: int = Field(default=7 * 86_400, ge=1, description="life of an index that nobody writes again")
+
+    # what is left to vLLM
+    vllm_backends: bool = Field(
+        default=True, description="may a request name one of vLLM's own backends, in `guided_decoding_backend`?"
+    )
+    vllm_backend_bytes: int = Field(
+        default=128 << 10, ge=1, description="size of a constraint for them, which they read without limits of states"
+    )
 
     # before the server is ready
     warm: str = Field(

@@ -49,6 +49,7 @@ SERVER_MAY_IMPORT = {
     "guided.workers",
     "guided.workers.jobs",
     "guided.workers.messages",
+    "guided.workers.nursery",
     "guided.constraint",
     "guided.errors",
     "guided.limits",

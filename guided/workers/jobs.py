@@ -81,7 +81,7 @@ class Jobs:
             message = "the constraint is too complex: it needs more memory than a compilation may take"
             yield {"refused": from_error(LimitExceeded(message, limit="memory_bytes"))}
 
-    def disk_use(self) -> dict[str, float | None]:
+    def disk_use(self) -> Message:
         """Of the disk tier; evictions since the last call."""
         disk = self._store.disk
         evictions, disk.evictions = disk.evictions, 0

@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +27,28 @@ from guided.limits import Limits
 from guided.vocabulary import Vocabulary
 from guided.workers.jobs import Jobs
 from guided.workers.messages import Message, receive, send
-from guided.workers.worker import Worker
+from guided.workers.worker import Runner, Worker
 
 _YOUNG = 20_000  # objects before the young are looked through; nearly all that a compilation makes lives as long as it
 
 
 def main() -> None:
+    serve(_compiling)
+
+
+def serve(prepare: Callable[[Message], Runner]) -> None:
+    """All of a nursery's process, whose arguments are those above.
+
+    Args:
+        prepare: makes of the settings what the workers run; it is there before the first of them is forked.
+    """
     control = socket.socket(fileno=int(sys.argv[1]))
     settings = receive(control)
     if settings is None:
         return
     for interrupt in (signal.SIGINT, signal.SIGHUP):
         signal.signal(interrupt, signal.SIG_IGN)  # the terminal's keys are for the server, which ends us
-    vocabulary = _vocabulary(settings["vocabulary"])
-    jobs = Jobs(vocabulary, _store(settings, vocabulary), Limits(**settings["limits"]))
-    warm_up(vocabulary)
+    jobs = prepare(settings)
     collect_rarely()
     send(control, {"ready": os.getpid()})
     Nursery(control, jobs, settings).run()
@@ -50,6 +58,12 @@ def collect_rarely() -> None:
     """The garbage collector as compilations want it: it takes a fifth of the time of a grammar otherwise."""
     gc.freeze()  # no worker's collections look through, and so copy, what all of them share
     gc.set_threshold(_YOUNG)
+
+
+def _compiling(settings: Message) -> Jobs:
+    vocabulary = _vocabulary(settings["vocabulary"])
+    warm_up(vocabulary)
+    return Jobs(vocabulary, _store(settings, vocabulary), Limits(**settings["limits"]))
 
 
 def _vocabulary(descriptor: int) -> Vocabulary:
@@ -72,7 +86,7 @@ def _store(settings: Message, vocabulary: Vocabulary) -> Store:
 class Nursery:
     """Forks a worker for each socket that comes, and tells how it ended."""
 
-    def __init__(self, control: socket.socket, jobs: Jobs, settings: Message) -> None:
+    def __init__(self, control: socket.socket, jobs: Runner, settings: Message) -> None:
         self._control = control
         self._jobs = jobs
         self._settings = settings

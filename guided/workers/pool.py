@@ -29,6 +29,7 @@ _AFTER_A_CHECK = (
 )  # in turns: many that wait for the one do not keep those of the other waiting
 _ANY = (Priority.LONG, Priority.CHECK, Priority.QUICK, Priority.BACKGROUND)
 _NICEST = 19  # of workers with long jobs: an idle machine gives them all of its time, a busy one has better uses for it
+COMPILING = "guided.workers.nursery"
 _DEATHS = 2  # a job whose worker died so often is given up
 
 
@@ -69,7 +70,7 @@ class PoolOptions:
 
 
 class Pool:
-    """The worker processes of one vocabulary; `start` it within the event loop that it is used in.
+    """Worker processes that are forked from one; `start` it within the event loop that it is used in.
 
     Attributes:
         deaths: workers that died or were killed.
@@ -78,7 +79,20 @@ class Pool:
         disk: what a worker last said of the disk tier: "used_bytes", "oldest_seconds" (None: not known), and "evictions" since the start.
     """
 
-    def __init__(self, vocabulary: Vocabulary, options: PoolOptions) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary | None,
+        options: PoolOptions,
+        *,
+        module: str = COMPILING,
+        more: Message | None = None,
+    ) -> None:
+        """
+        Args:
+            vocabulary: of the workers, as they are mapped into them; None: the jobs need none.
+            module: what runs as the nursery, and makes the workers what they are.
+            more: settings for it.
+        """
         self.options = options
         self.deaths = 0
         self.overloads = 0
@@ -87,6 +101,8 @@ class Pool:
         self._idle_for_any = 0  # workers that could take any job
         self._background: set[Ticket] = set()  # those being worked on
         self._vocabulary = vocabulary
+        self._module = module
+        self._more = more or {}
         self._queue = Queue(options.queued, options.workers, options.patience_seconds)
         self._nursery: NurseryProcess | None = None
         self._places: list[asyncio.Task[None]] = []
@@ -94,7 +110,8 @@ class Pool:
     async def start(self) -> None:
         """Returns when the first worker can take jobs. Raises OSError."""
         assert self.options.workers >= 2, "one for short jobs, one for long ones"
-        self._nursery = NurseryProcess(self._vocabulary, self.options.for_nursery())
+        settings = {**self.options.for_nursery(), **self._more}
+        self._nursery = NurseryProcess(self._vocabulary, settings, self._module)
         await self._nursery.start()
         short = self.options.workers // 2
         for place in range(self.options.workers):

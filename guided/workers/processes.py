@@ -57,9 +57,10 @@ class WorkerProcess:
 class NurseryProcess:
     """Starts the nursery, again where it died, and has it fork workers."""
 
-    def __init__(self, vocabulary: Vocabulary, settings: Message) -> None:
-        self._vocabulary = _in_memory(vocabulary)
+    def __init__(self, vocabulary: Vocabulary | None, settings: Message, module: str) -> None:
+        self._vocabulary = None if vocabulary is None else _in_memory(vocabulary)
         self._settings = {**settings, "vocabulary": self._vocabulary}
+        self._module = module
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None  # for the descriptors, which streams cannot send
         self._writer: asyncio.StreamWriter | None = None
@@ -103,9 +104,9 @@ class NurseryProcess:
     async def _start(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            descriptors = [theirs.fileno(), self._vocabulary]
+            descriptors = [theirs.fileno(), *([] if self._vocabulary is None else [self._vocabulary])]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "guided.workers.nursery", str(theirs.fileno())],
+                [sys.executable, "-m", self._module, str(theirs.fileno())],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **_SINGLE_THREADED},
@@ -152,7 +153,8 @@ class NurseryProcess:
             if self._process is not None:
                 self._process.wait(_END_SECONDS)
         self._forget()
-        os.close(self._vocabulary)
+        if self._vocabulary is not None:
+            os.close(self._vocabulary)
 
 
 def _in_memory(vocabulary: Vocabulary) -> int:

@@ -5,18 +5,29 @@ from __future__ import annotations
 import math
 import resource
 import socket
+from collections.abc import Iterator
+from typing import Protocol
 
-from guided.workers.jobs import Jobs
 from guided.workers.messages import Message, receive, send
 
 _RECYCLE_BYTES = 256 << 20  # a worker that holds so much more than at first makes way for a fresh one
 _SPARE_SECONDS = 1  # of CPU time beyond a job's, for the limits that are checked in between to say so themselves
 
 
+class Runner(Protocol):
+    """What does the jobs; see `guided.workers.jobs`."""
+
+    def run(self, job: Message) -> Iterator[Message]:
+        """One outcome, and then what nobody waits for."""
+
+    def disk_use(self) -> Message:
+        """Of the disk tier."""
+
+
 class Worker:
     """Runs jobs one after the other until its socket is closed."""
 
-    def __init__(self, channel: socket.socket, jobs: Jobs, memory_bytes: int) -> None:
+    def __init__(self, channel: socket.socket, jobs: Runner, memory_bytes: int) -> None:
         """`memory_bytes`: address space of a job, beyond what the worker has at first."""
         self._channel = channel
         self._jobs = jobs

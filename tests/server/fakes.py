@@ -7,6 +7,7 @@ from typing import Any
 
 from guided.constraint import Constraint
 from server.compile_service import Compiled, spells_an_answer
+from server.handover import HandedOver
 
 
 class TextIndex:
@@ -45,6 +46,18 @@ class FakeCompileService:
             raise self.error
         self.compiled.append(constraint)
         return compiled(constraint, TextIndex("ok"))
+
+
+class FakeBackends:
+    """vLLM's backends, which take everything, or refuse it with what they are told to."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    async def outputs(self, handed: HandedOver, caller: str) -> Any:
+        if self.error is not None:
+            raise self.error
+        return handed.in_vllms_words()
 
 
 def compiled(constraint: Constraint, index: TextIndex, *, growing: bool = False) -> Compiled:

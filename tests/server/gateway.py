@@ -31,12 +31,13 @@ def running(model_folder: Path, flags: Sequence[str] = ()) -> Iterator[LiveServe
 
     from server import app as application
     from server.command_line import parse_arguments
-    from server.lifecycle import engine_config, prepare_compilation
+    from server.lifecycle import engine_config, prepare_compilation, vllm_backends
     from tests.server.engine_without_model import engine_without_model
 
     args, _ = parse_arguments(["--model", str(model_folder), *flags])
     _, config = engine_config(args)
     service = prepare_compilation(Settings(), config)
+    backends = vllm_backends(Settings(), config)
     port = free_port()
     ready = threading.Event()
     servers: list[uvicorn.Server] = []
@@ -46,7 +47,7 @@ def running(model_folder: Path, flags: Sequence[str] = ()) -> Iterator[LiveServe
         await service.start()
         # Metrics of their own: other applications may run in this process, and a registry takes a name once.
         with patch.object(application, "get_prometheus_registry", return_value=CollectorRegistry()):
-            app = await application.create_app(args, engine, service)
+            app = await application.create_app(args, engine, service, backends=backends)
         server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
         servers.append(server)
         serving = asyncio.create_task(server.serve())
@@ -57,6 +58,8 @@ def running(model_folder: Path, flags: Sequence[str] = ()) -> Iterator[LiveServe
             await serving
         finally:
             await service.close()
+            if backends is not None:
+                await backends.close()
 
     problems: list[Exception] = []
 

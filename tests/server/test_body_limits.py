@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.body_limits import BodyLimits, is_deeper
+from server.body_limits import BodyLimits, has_more, is_deeper
 from tests.server.asgi import ask, echo, scope_of
 
-APP = BodyLimits(echo, most_bytes=1000, seconds=5.0, nesting=20)
+APP = BodyLimits(echo, most_bytes=1000, seconds=5.0, nesting=20, values=100)
 
 
 def post(*chunks: bytes, headers: dict[str, str] | None = None):
@@ -38,6 +38,17 @@ def test_too_deep():
     assert post(b"[" * 21, headers={"Content-Type": "multipart/form-data; boundary=x"}).status == 200
 
 
+@pytest.mark.parametrize("part", ["[]", "{}", "1", '"a"', '{"a":1}', '"[,[,\\"[,"'])
+def test_too_many_values(part):
+    few, many = (b"[%s]" % b",".join([part.encode()] * count) for count in (49, 101))
+    assert post(few).status == 200
+    app = BodyLimits(echo, most_bytes=10_000, seconds=5.0, nesting=20, values=100)
+    refused = asyncio.run(ask(app, "POST", "/v1/completions", None, (many,)))
+    assert (refused.status, refused.error["code"]) == (413, "request_too_large") and "100 values" in refused.error[
+        "message"
+    ]
+
+
 def test_other_encodings_do_not_get_around_the_depth():
     deep = "[" * 30 + "]" * 30
     assert post(deep.encode("utf-16")).status == post(deep.encode("utf-32-be")).status == 400
@@ -52,7 +63,7 @@ def test_too_slow():
     async def send(message) -> None:
         sent.append(message)
 
-    app = BodyLimits(echo, most_bytes=1000, seconds=0.01, nesting=20)
+    app = BodyLimits(echo, most_bytes=1000, seconds=0.01, nesting=20, values=100)
     asyncio.run(app(scope_of("POST", "/"), never, send))
     assert sent[0]["status"] == 408
 
@@ -84,6 +95,20 @@ def test_depth_is_that_of_the_parsed_value(value, ascii_only):
     assert levels == 0 or is_deeper(text, levels - 1)
 
 
+def values(value) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(values, value.values())) + (not value)
+    return 1 + sum(map(values, value)) + (not value) if isinstance(value, list) else 1
+
+
+@given(JSON, st.booleans())
+def test_as_many_values_as_the_parsed_one_has(value, ascii_only):
+    text, count = json.dumps(value, ensure_ascii=ascii_only).encode(), values(value)
+    assert not has_more(text, count)
+    assert count == 1 or has_more(text, count - 1)
+
+
 @pytest.mark.parametrize("text", [b"]]]" + b"[" * 5, b'"' + b"[" * 50, b"", b'{"a": "\\"[[[["', b"}{"])
 def test_what_is_no_json_does_not_fail(text):
     is_deeper(text, 3)
+    has_more(text, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any
 
 import pytest
@@ -238,8 +237,15 @@ def test_the_shortest_answer_is_looked_for_once_and_in_its_callers_turn(live, as
 def test_that_the_shortest_answer_is_not_found_is_remembered_for_a_while(live, asked, monkeypatch):
     compiled = live.compile(Constraint.grammar('start: "(" start ")" | "aab"'))
     asked.clear()
-    monkeypatch.setattr(module, "_QUICK_SECONDS", -1.0)
-    monkeypatch.setattr(live.service, "_job", partial(live.service._job, seconds=-1.0))
+    run = live.service.pool.run
+
+    async def too_slow(job: dict[str, Any], priority: Priority, caller: str = "") -> dict[str, Any]:
+        found = await run(job, priority, caller)
+        if job["kind"] == "fewest":
+            raise LimitExceeded("too slow", limit="seconds")
+        return found
+
+    monkeypatch.setattr(live.service.pool, "run", too_slow)
     for _ in range(3):
         assert live.wait(compiled.fewest_tokens("a")) is None
     assert asked == [("fewest", Priority.QUICK, "a"), ("fewest", Priority.LONG, "a")]
@@ -249,7 +255,7 @@ def test_that_the_shortest_answer_is_not_found_is_remembered_for_a_while(live, a
     asked.clear()
     for _ in range(2):
         assert live.wait(compiled.fewest_tokens("a")) is None
-    assert len(asked) == 4, "the while is over"
+    assert [kind for kind, _, _ in asked] == ["fewest"] * 4, "the while is over"
 
 
 def test_what_needs_longer_is_closed_with_nobody_waiting(live):

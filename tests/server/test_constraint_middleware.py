@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+import weakref
 from typing import Any
 
 import pytest
@@ -11,11 +13,13 @@ import pytest
 from guided.constraint import Constraint
 from guided.errors import InvalidConstraint
 from guided.workers import Overloaded
+from server.body_limits import BodyLimits
 from server.callers import caller_of
 from server.constraint_middleware import ConstraintMiddleware
 from server.engine import pending_constraint
 from server.errors import RequestRefused
-from tests.server.fakes import FakeCompileService
+from tests.server.asgi import scope_of
+from tests.server.fakes import FakeBackends, FakeCompileService
 
 CHAT = "/v1/chat/completions"
 
@@ -167,6 +171,79 @@ def test_json_pointer_is_part_of_the_param():
     body = {"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}
     _, answer = call(app, CHAT, body)
     assert answer["error"]["param"] == "response_format.json_schema.schema#/properties/a/type"
+
+
+def test_a_body_is_not_kept_while_its_constraint_is_waited_for(monkeypatch):
+    """Many may wait, and a parsed body takes many times the room of its bytes."""
+    raw = json.dumps({"guided_regex": "ok", "n": 1}).encode()
+    held, parsed = [], []
+
+    class Parsed(dict):
+        """An object that can be pointed to weakly."""
+
+    def parse(text: bytes) -> Parsed:
+        body = Parsed(json.loads(text))
+        parsed.append(weakref.ref(body))
+        return body
+
+    class Waiting(FakeCompileService):
+        async def compile(self, constraint: Constraint, caller: str = "") -> Any:
+            held.append((sys.getrefcount(raw) - without, parsed[0]()))
+            return await super().compile(constraint, caller)
+
+    monkeypatch.setattr("server.constraint_middleware.parse_body", parse)
+    app = BodyLimits(ConstraintMiddleware(Route(), Waiting()), most_bytes=1000, seconds=5.0, nesting=20, values=100)
+    messages = [{"type": "http.request", "body": raw}]
+
+    async def receive() -> Any:
+        return messages.pop() if messages else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        pass
+
+    without = sys.getrefcount(raw) - 1  # what `messages` has is taken out
+    asyncio.run(app(scope_of("POST", CHAT), receive, send))
+    assert held == [(0, None)]
+
+
+NAMED = {"guided_regex": "a+", "guided_decoding_backend": "xgrammar", "n": 2}
+
+
+def test_a_request_that_names_a_backend_of_vllms():
+    route, service = Route(), FakeCompileService()
+    assert call(ConstraintMiddleware(route, service, backends=FakeBackends()), CHAT, NAMED)[0] == 200
+    assert json.loads(route.body) == {"n": 2} and not service.compiled
+    assert (route.pending.backend, route.pending.outputs, route.pending.taken) == ("xgrammar", {"regex": "a+"}, True)
+
+
+def test_what_a_backend_refuses_reaches_no_route():
+    route, refused = Route(), RequestRefused("no", "invalid_constraint", "guided_regex")
+    app = ConstraintMiddleware(route, FakeCompileService(), backends=FakeBackends(refused))
+    status, answer = call(app, CHAT, NAMED)
+    assert (status, answer["error"]["param"], route.pending) == (400, "guided_regex", "not called")
+
+
+def test_backends_that_are_turned_off_are_refused_by_name():
+    route = Route()
+    app = ConstraintMiddleware(route, FakeCompileService(), backends=None)
+    status, answer = call(app, CHAT, NAMED)
+    assert (status, answer["error"]["code"]) == (400, "unsupported_parameter")
+    assert answer["error"]["param"] == "guided_decoding_backend" and "xgrammar" in answer["error"]["message"]
+    assert route.pending == "not called"
+    assert call(app, CHAT, {"guided_regex": "a+", "guided_decoding_backend": "guided"})[0] == 200
+
+
+@pytest.mark.parametrize("backend", ["guided", "xgrammar"])
+def test_vllm_sees_no_structural_tag(backend):
+    """Its models would have xgrammar read it, on the event loop."""
+    tag = {"type": "structural_tag", "format": {"type": "const_string", "value": "x"}}
+    route = Route()
+    app = ConstraintMiddleware(route, FakeCompileService(), backends=FakeBackends())
+    status, answer = call(app, CHAT, {"response_format": tag, "n": 1, "guided_decoding_backend": backend})
+    if backend == "guided":
+        assert status == 200 and json.loads(route.body) == {"n": 1}
+    else:
+        assert (status, answer["error"]["code"], answer["error"]["param"]) == (400, "not_enforced", "response_format")
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/invocations", "/v1/chat/completions/batch"])

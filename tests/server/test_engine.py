@@ -55,9 +55,20 @@ def test_plain_parameters_pass_untouched():
 
 def test_who_may_send_sampling_parameters_cannot_send_our_part_of_them():
     forged = SamplingParams(extra_args={"guided": {"digest": "../../etc"}})
-    for pending in (None, Pending(COMPILED), HandedOver("xgrammar", "guided_json")):
+    for pending in (None, Pending(COMPILED), handed_over()):
         with pytest.raises(VLLMValidationError, match="this server's own"):
             with_constraint(forged, pending, "req")
+
+
+def handed_over(outputs: StructuredOutputsParams | None = None) -> HandedOver:
+    return HandedOver("xgrammar", "guided_regex", Constraint.regex("a+"), outputs)
+
+
+def test_vllms_backends_get_what_they_have_taken():
+    outputs = StructuredOutputsParams(grammar='root ::= "a"')
+    params = SamplingParams(structured_outputs=StructuredOutputsParams(regex="a"))
+    assert with_constraint(params, handed_over(outputs), "req").structured_outputs is outputs
+    assert params.structured_outputs.regex == "a"
 
 
 def test_a_constraint_of_vllms_making_is_refused():

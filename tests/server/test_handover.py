@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from server.engine import pending_constraint
 from server.errors import RequestRefused
 from server.guided_fields import read_spelling
-from server.handover import BackendOfRequest, HandedOver, hand_over, named_backend
+from server.handover import HandedOver, hand_over, named_backend
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+TEXT = json.dumps(SCHEMA)
 FORMAT = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
 
 
-def handed(body: dict) -> tuple[HandedOver, dict]:
+def handed(body: dict) -> HandedOver:
     body = {"guided_decoding_backend": "guidance", "n": 2, **body}
     wanted = read_spelling(body)
     backend = named_backend(body)
@@ -24,28 +26,24 @@ def handed(body: dict) -> tuple[HandedOver, dict]:
 @pytest.mark.parametrize(
     ("body", "outputs"),
     [
-        ({"guided_json": SCHEMA}, {"json": SCHEMA}),
-        ({"guided_json": '{"type": "integer"}'}, {"json": {"type": "integer"}}),
+        ({"guided_json": SCHEMA}, {"json": TEXT}),
+        ({"guided_json": '{"type": "integer"}'}, {"json": '{"type": "integer"}'}),
         ({"guided_json": True}, {"json": "true"}),
         ({"guided_regex": "a+"}, {"regex": "a+"}),
         ({"guided_choice": ["b", "a"]}, {"choice": ["b", "a"]}),
         ({"guided_grammar": 'root ::= "a"'}, {"grammar": 'root ::= "a"'}),
         ({"structured_outputs": {"regex": "a+", "json": None}}, {"regex": "a+"}),
-        ({"response_format": {"type": "json_object"}}, {"json": {"type": "object"}}),
-        ({"response_format": {"type": "json_object", "schema": SCHEMA}}, {"json": SCHEMA}),
+        ({"response_format": {"type": "json_object"}}, {"json": '{"type": "object"}'}),
+        ({"response_format": {"type": "json_object", "schema": SCHEMA}}, {"json": TEXT}),
+        ({"response_format": FORMAT}, {"json": TEXT}),
+        ({"text": {"format": {"type": "json_object"}}}, {"json": '{"type": "object"}'}),
     ],
     ids=str,
 )
 def test_vllm_reads_its_own_spelling(body, outputs):
-    pending, forwarded = handed(body)
-    assert forwarded == {"structured_outputs": outputs, "n": 2}
-    assert (pending.backend, pending.taken) == ("guidance", False)
-
-
-def test_response_format_stays_as_it_is():
-    assert handed({"response_format": FORMAT})[1] == {"response_format": FORMAT, "n": 2}
-    text = {"format": {"type": "json_object"}}
-    assert handed({"text": text})[1] == {"text": text, "n": 2}
+    pending = handed(body)
+    assert pending.in_vllms_words() == outputs
+    assert (pending.backend, pending.outputs, pending.taken) == ("guidance", None, False)
 
 
 @pytest.mark.parametrize(
@@ -70,18 +68,3 @@ def test_what_vllms_backends_do_not_read_is_refused(body, param):
 @pytest.mark.parametrize("name", [None, "guided"])
 def test_this_servers_own(name):
     assert named_backend({"guided_decoding_backend": name}) is None
-
-
-def test_the_backend_is_that_of_the_request_at_hand():
-    class Config:
-        backend = "auto"
-        other = 1
-
-    config = BackendOfRequest(Config(), pending_constraint)
-    assert (config.backend, config.other) == ("auto", 1)
-    token = pending_constraint.set(HandedOver("outlines", "guided_json"))
-    try:
-        assert config.backend == "outlines"
-    finally:
-        pending_constraint.reset(token)
-    assert config.backend == "auto"

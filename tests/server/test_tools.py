@@ -18,7 +18,7 @@ from server.request_fields import RESPONSES
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention, JsonCalls, NativeFormat, UnknownFormat, convention_of
 from server.tools.request import as_vllm_reads, read_tools
-from tests.server.fakes import FakeCompileService
+from tests.server.fakes import FakeBackends, FakeCompileService
 from tests.server.test_constraint_middleware import CHAT, Route, call
 
 WEATHER = {
@@ -403,7 +403,8 @@ FUNCTION = {"type": "function", "name": "weather", "parameters": WEATHER}  # as 
 @pytest.mark.parametrize("tools", [[FUNCTION], [{"type": "web_search"}]])
 def test_tools_beside_a_constraint_are_refused_on_responses(choice, more, tools):
     body = {"input": "x", "guided_regex": "ok", "tools": tools, **choice, **more}
-    status, answer = call(ConstraintMiddleware(Route(), FakeCompileService()), RESPONSES, body)
+    app = ConstraintMiddleware(Route(), FakeCompileService(), backends=FakeBackends())
+    status, answer = call(app, RESPONSES, body)
     assert (status, answer["error"]["code"], answer["error"]["param"]) == (400, "not_enforced", "tools")
 
 
