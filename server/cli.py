@@ -5,6 +5,8 @@ The engine's processes import this module too, before vLLM: nothing that imports
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -22,12 +24,18 @@ def main() -> None:
     # Before vLLM is imported, which takes its time: what is wrong in the environment is known at once.
     logs.configure(_read({}).log_format)
     set_environment()
+    signal.signal(signal.SIGTERM, _end)  # until requests are answered, which are given time: see `server.http_server`
     progress = logs.Progress(started)
     progress.say("loading vLLM")
     try:
         _serve(progress)
     except KeyboardInterrupt:
         raise SystemExit("guided-server: interrupted") from None
+
+
+def _end(number: int, frame: object) -> None:
+    """At once, as the system would by itself; but for the first process of a container, which it lets ignore what it does not handle."""
+    os._exit(128 + number)
 
 
 def _serve(progress: Progress) -> None:

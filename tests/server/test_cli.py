@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -23,3 +25,21 @@ def test_a_bad_setting_is_named_at_once(monkeypatch, tmp_path, name, value, said
     monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit, match=f"guided-server: {name}.*{said}"):
         main()
+
+
+STARTING = """
+import time, server.cli
+def start(progress):
+    print("starting", flush=True)
+    time.sleep(60)
+server.cli._serve = start
+server.cli.main()
+"""
+
+
+def test_sigterm_ends_a_server_that_is_starting():
+    """By a handler: the system has none for the first process of a container, which would go on starting."""
+    with subprocess.Popen([sys.executable, "-c", STARTING], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"starting\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 128 + signal.SIGTERM
