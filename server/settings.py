@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from guided.cache import RemoteOptions
 from guided.limits import Limits
 from guided.workers import PoolOptions
+from server import machine
 from server.allowance import Allowance
 from server.keys import KeyRing, from_plain, read_text
 from server.variables import no_setting, unknown_variables
@@ -95,9 +96,10 @@ class Settings(BaseSettings):
 
     # all of them
     compile_workers: int = Field(
-        default_factory=lambda: max(2, (os.cpu_count() or 2) // 4),
+        default_factory=lambda given: _workers(given.get("compile_memory_bytes", 1)),
         ge=2,
-        description="processes that compile, a quarter of the CPUs and at least 2 where it is unset; half of them take short work only",
+        description="processes that compile; half of them take short work only. Where it is unset: one for 4 CPUs, no more than fit into a "
+        "quarter of the memory, at least 2; of the container, if there is one",
     )
     compile_queue: int = Field(
         default=512,
@@ -200,6 +202,11 @@ class Settings(BaseSettings):
             timeout_seconds=self.redis_timeout_ms / 1000,
             ttl_seconds=self.redis_ttl_seconds,
         )
+
+
+def _workers(memory_bytes: int) -> int:
+    """As many as there is room for beside an engine. `memory_bytes`: of each."""
+    return max(2, min(machine.cpus() // 4, machine.memory_bytes() // 4 // memory_bytes))
 
 
 def read_settings(given: Mapping[str, Any]) -> Settings:
