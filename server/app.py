@@ -30,6 +30,7 @@ from server.errors import RequestRefused
 from server.gate import Gate
 from server.keys import KeyRing
 from server.load import Load, LoadReports
+from server.mask_metrics import MaskMetrics
 from server.observing_middleware import ObservingMiddleware
 from server.request_metrics import RequestMetrics
 from server.responses import refuse_before_streaming
@@ -113,6 +114,7 @@ async def create_app(
     app.add_middleware(OpenAIErrors)  # the last ones are the outermost
     registry = get_prometheus_registry()
     registry.register(CompileMetrics(compile_service))
+    registry.register(MaskMetrics(engine.vllm_config.instance_id))
     tracing = Tracing(trace.get_tracer("guided-server")) if await engine.is_tracing_enabled() else None
     app.add_middleware(
         ObservingMiddleware, record=[RequestMetrics(registry).record], around=None if tracing is None else tracing.span

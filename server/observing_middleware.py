@@ -1,4 +1,4 @@
-"""In: every POST request to the API; out: the same answer, and an observation for whoever records them. Changes nothing.
+"""In: every POST request that callers may send; out: the same answer, and an observation for whoever records them. Changes nothing.
 
 The outermost middleware: what authentication and limits refuse is observed too.
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.access import Access, access_to
 from server.observation import Observation, current
 
 ROUTES = (
@@ -24,6 +25,7 @@ ROUTES = (
     "/v1/embeddings",
     "/v1/guided/compile",
     "/v1/guided/plot",
+    "/invocations",
 )
 OTHER = "other"
 
@@ -44,7 +46,7 @@ class ObservingMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
-        if scope["type"] != "http" or scope["method"] != "POST" or not path.startswith("/v1/"):
+        if scope["type"] != "http" or scope["method"] != "POST" or access_to(path) is not Access.CALLER:
             await self.app(scope, receive, send)
             return
         seen = Observation(path if path in ROUTES else OTHER)

@@ -55,6 +55,7 @@ SERVER_MAY_IMPORT = {
     "guided.limits",
     "guided.compiler",
     "guided.vocabulary",
+    "guided.vllm_adapters.mask_times",
     "guided.vllm_adapters.params",
     "guided.vllm_adapters.reports",
     "guided.vllm_adapters.select",

@@ -123,15 +123,15 @@ class HistoryMasker:
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
-    def apply(self, logits: torch.Tensor, layout: Layout, history: History) -> None:
-        """Reads the new tokens of the batch's constrained slots and masks their rows; the others keep every bit.
+    def apply(self, logits: torch.Tensor, layout: Layout, history: History) -> bool:
+        """Reads the new tokens of the batch's constrained slots and masks their rows, if there are any; the others keep every bit.
 
         Args:
             logits: float32[rows, columns], changed in place.
         """
         constrained = [position for position, slot in enumerate(layout.slots.tolist()) if slot in self._slots]
         if not constrained:
-            return
+            return False
         self._bring_near_ends_to_host(layout, constrained)
         self.flush()
         slots = layout.slots[constrained]
@@ -142,6 +142,7 @@ class HistoryMasker:
         on_host = [slot for slot in slots.tolist() if self._slots[slot].table is None]
         if on_host:
             self._mask_host(logits, layout, history, on_host)
+        return True
 
     def _read_history(self, slots: list[int], history: History) -> None:
         """Every slot reads what it has not read yet; as many rounds as the host knows to be enough."""

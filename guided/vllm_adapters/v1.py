@@ -7,6 +7,7 @@ between the two the runner replaces the placeholders that it wrote for tokens st
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from guided.masking import BatchMasker
 from guided.masking.pressure import Pressure
 from guided.masking.slot import Slot, states_visited
 from guided.vllm_adapters.index_store import IndexStore
+from guided.vllm_adapters.mask_times import MaskTimes
 from guided.vllm_adapters.params import KEY, from_extra_args, token_budget
 from guided.vllm_adapters.reports import reports_of_this_rank
 from guided.vocabulary import Vocabulary
@@ -55,6 +57,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
         self._store = IndexStore(vocabulary)
         self._masker = BatchMasker(vocabulary, device, on_leave=self._report)
         self._reports = reports_of_this_rank()
+        self._times = None if self._reports is None else MaskTimes(vllm_config.instance_id)
         warm_up(vocabulary)  # kernels are compiled or loaded now, not in the first request's step
         self._masker.warm_up()
 
@@ -119,6 +122,9 @@ class GuidedLogitsProcessor(LogitsProcessor):
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         """Masks in place. Without a constrained request in the batch nothing is touched."""
         if len(self._masker):
+            begin = time.perf_counter()
             self._masker.advance()
             self._masker.mask(logits)
+            if self._times is not None:
+                self._times.count(time.perf_counter() - begin)
         return logits

@@ -6,6 +6,7 @@ preempted request comes back as a new one whose output is part of what is prefil
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +16,7 @@ from guided.compiler import warm_up
 from guided.masking.history_masker import History, HistoryMasker, Layout
 from guided.masking.pressure import left_of, log_mass
 from guided.vllm_adapters.index_store import IndexStore
+from guided.vllm_adapters.mask_times import MaskTimes
 from guided.vllm_adapters.params import KEY, from_extra_args, token_budget
 from guided.vllm_adapters.reports import reports_of_this_rank
 from guided.vllm_adapters.step_reports import StepReports
@@ -42,6 +44,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
         )
         reports = reports_of_this_rank()
         self._reports = None if reports is None else StepReports(reports)
+        self._times = None if reports is None else MaskTimes(vllm_config.instance_id)
         self._reported: dict[int, str] = {}  # slot -> name of the report that its request asked for
         warm_up(vocabulary)  # kernels are compiled or loaded now, not in the first request's step
         self._masker.warm_up()
@@ -116,4 +119,6 @@ class GuidedLogitsProcessor(LogitsProcessor):
         )
         requests = self._requests
         history = History(requests.all_token_ids.gpu, prompt_len.gpu, requests.total_len.gpu)
-        self._masker.apply(logits, layout, history)
+        begin = time.perf_counter()
+        if self._masker.apply(logits, layout, history) and self._times is not None:
+            self._times.count(time.perf_counter() - begin)

@@ -92,9 +92,13 @@ def test_how_it_ended(answer, outcome, status, code):
 
 def test_routes_are_few():
     assert observed(fine, "/v1/anything/a/client/likes")[0].route == OTHER
+    assert observed(fine, "/invocations")[0].route == "/invocations"
+    assert [observed(fine, path)[0].route for path in ("/inference/v1/generate", "/tokenize")] == [OTHER] * 2
 
 
-@pytest.mark.parametrize(("path", "method"), [("/v1/models", "GET"), ("/health", "GET"), ("/tokenize", "POST")])
+@pytest.mark.parametrize(
+    ("path", "method"), [("/v1/models", "GET"), ("/health", "GET"), ("/sleep", "POST"), ("/wp-login.php", "POST")]
+)
 def test_other_requests_are_not_observed(path, method):
     assert observed(fine, path, method) == []
 

@@ -14,6 +14,7 @@ from vllm.v1.sample.logits_processor.state import BatchUpdateBuilder
 import guided
 from guided.constraint import Constraint
 from guided.errors import LimitExceeded
+from guided.vllm_adapters import mask_times
 from guided.vllm_adapters.params import KEY, to_extra_args, with_prefix
 from guided.vllm_adapters.v1 import GuidedLogitsProcessor
 
@@ -33,7 +34,7 @@ class Batch:
 
     def __init__(self, model_folder, columns: int) -> None:
         model = SimpleNamespace(tokenizer=str(model_folder), get_vocab_size=lambda: columns, max_model_len=4096)
-        config = SimpleNamespace(model_config=model)
+        config = SimpleNamespace(model_config=model, instance_id="test")
         self.processor = GuidedLogitsProcessor(config, torch.device("cpu"), False)
         self.builder = BatchUpdateBuilder()
         self.columns = columns
@@ -255,3 +256,16 @@ def test_a_report_that_fails_ends_nothing(model_folder, tmp_path, monkeypatch):
     _, after = batch.step()
     assert allowed(after[1]), "the others go on"
     assert not list(tmp_path.glob("reports/*"))
+
+
+def test_the_time_of_each_step_with_a_constraint_is_counted(model_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("GUIDED_CACHE_DIR", str(tmp_path))
+    batch = Batch(model_folder, 49_152)
+    batch.add(0, None)
+    batch.step()
+    assert mask_times.read("test") == ([0] * (len(mask_times.BOUNDS) + 1), 0.0)
+    batch.add(1, SENTIMENT)
+    for _ in range(3):
+        batch.step()
+    counts, seconds = mask_times.read("test")
+    assert sum(counts) == 3 and seconds > 0
