@@ -5,6 +5,7 @@ The engine's processes import this module too, before vLLM: nothing that imports
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -49,6 +50,7 @@ def _serve(progress: Progress) -> None:
     except (ValueError, OSError) as error:
         raise SystemExit(f"guided-server: {error}") from error
     logs.configure_vllm(args, settings.log_format)
+    _share_indexes(settings, args.nnodes)
 
     if args.headless:
         from server.headless import run_ranks
@@ -64,6 +66,18 @@ def _serve(progress: Progress) -> None:
         uvloop.run(serve(settings, keys, args, progress))
     except (OSError, VocabularyError, EngineDied) as error:
         raise SystemExit(f"guided-server: {error}") from error
+
+
+def _share_indexes(settings: Settings, hosts: int) -> None:
+    """With the engine's workers: on other hosts than the gateway's they have no other way to what was compiled."""
+    if settings.remote is not None:
+        settings.remote.leave()
+    elif hosts > 1:
+        logging.getLogger(__name__).warning(
+            "%d hosts and no GUIDED_REDIS_URL: unless they share GUIDED_CACHE_DIR, every constraint is compiled once more on each of "
+            "the others, and the engine waits for it (docs/deployment.md)",
+            hosts,
+        )
 
 
 def _read(given: dict[str, Any]) -> Settings:

@@ -81,6 +81,9 @@ class GuidedEngine(AsyncLLM):
         super().__init__(*arguments, **options)
         # What vLLM's backends take has been asked when a request comes here (`server.vllm_backends`): vLLM would ask on the event loop.
         self.input_processor.structured_outputs_config = None
+        # Where an index ends, not all hosts would find the file with what comes after.
+        one_host = self.vllm_config.parallel_config.nnodes == 1
+        self._breaks_off = one_host and not self.vllm_config.use_v2_model_runner
         self._reports = Reports()
 
     def generate(
@@ -88,7 +91,7 @@ class GuidedEngine(AsyncLLM):
     ) -> AsyncGenerator[RequestOutput, None]:
         """Raises VLLMValidationError or RequestRefused at once, not at the first output: routes then answer with a status."""
         pending = self.admit(prompt, sampling_params)
-        may_break_off = can_continue(prompt, sampling_params) and not self.vllm_config.use_v2_model_runner
+        may_break_off = self._breaks_off and can_continue(prompt, sampling_params)
         params = with_constraint(sampling_params, pending, request_id, may_break_off=may_break_off)
 
         def begin(prompt: Any, params: SamplingParams, request_id: str) -> AsyncGenerator[RequestOutput, None]:

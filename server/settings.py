@@ -188,10 +188,12 @@ class Settings(BaseSettings):
             memory_bytes=self.compile_memory_bytes,
             nice=self.compile_nice,
             disk_bytes=self.disk_cache_bytes,
-            remote=self._remote(),
+            remote=self.remote,
         )
 
-    def _remote(self) -> RemoteOptions | None:
+    @property
+    def remote(self) -> RemoteOptions | None:
+        """What replicas and ranks on other hosts share indexes through; None: nothing."""
         if self.redis_url is None:
             return None
         return RemoteOptions(

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import json
 import logging
+import os
 import secrets
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_VARIABLE = "_GUIDED_REMOTE_CACHE"  # no setting: those are for people
 _SIGNATURE_BYTES, _LENGTH_BYTES = 32, 8
 _RETRY_SECONDS = (
     5.0  # after a failure nobody asks for so long: a host that is down costs its timeout once, not every time
@@ -50,6 +53,16 @@ class RemoteOptions:
     timeout_seconds: float = 0.05
     ttl_seconds: int = 7 * 86_400
     most_bytes: int = 64 << 20
+
+    def leave(self) -> None:
+        """For the processes that this one starts, with `left`: the engine's workers know no settings."""
+        os.environ[_VARIABLE] = json.dumps(asdict(self))
+
+    @classmethod
+    def left(cls) -> RemoteOptions | None:
+        """What the process that started this one left; None: nothing is shared."""
+        text = os.environ.get(_VARIABLE)
+        return cls(**json.loads(text)) if text else None
 
 
 class Remote:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from guided.automaton.network import Network
-from guided.cache import Disk, Memory, default_folder, is_digest
+from guided.cache import Disk, Memory, Remote, RemoteOptions, Store, default_folder, generation, is_digest
 from guided.compiler import TokenIndex, compile, writable_network
 from guided.constraint import Constraint
 from guided.errors import LimitExceeded
@@ -43,14 +43,20 @@ class IndexStore:
         capacity_bytes: int = 1 << 30,
         folder: Path | None = None,
         limits: Limits | None = None,
+        remote: RemoteOptions | None = None,
     ) -> None:
-        """`limits`: of a constraint that has no file and is compiled here."""
+        """
+        Args:
+            limits: of a constraint that no tier of the cache has, and that is compiled here.
+            remote: what hosts share; None: nothing.
+        """
         self._vocabulary = vocabulary
         self._limits = limits or Limits()
         self._kept: Memory[_Kept] = Memory(capacity_bytes)
         self._warned = False
         self._patient: set[str] = set()  # digests of constraints with a request that may not be broken off
         self._disk = Disk(folder or default_folder(), vocabulary, rebuild=self._rebuild)
+        self._tiers = Store(self._disk, None if remote is None else Remote(remote, generation(vocabulary)))
 
     def get(self, params: GuidedParams) -> TokenIndex:
         """The index of the constraint.
@@ -85,9 +91,16 @@ class IndexStore:
         elif kept is not None:
             return kept.index  # its file is gone, but it has grown here
         else:
-            index = self._compiled(params)
+            index, stamp = self._found_elsewhere(params)
         self._kept.put(params.digest, _Kept(index, stamp), index.memory_bytes)
         return index
+
+    def _found_elsewhere(self, params: GuidedParams) -> tuple[TokenIndex, bytes | None]:
+        """From what hosts share, on all but the one where the gateway is; compiled as the last resort. And the stamp of its file."""
+        found = self._tiers.find(params.digest)
+        if found is not None:
+            return found.stored.index, self._disk.stamp(params.digest)
+        return self._compiled(params), None
 
     def _rebuild(self, constraint: Constraint) -> Network:
         """The network of an index that needs a rule which its file does not have: for a large constraint, seconds of work.
@@ -100,7 +113,7 @@ class IndexStore:
         return writable_network(constraint, self._vocabulary, Budget(self._limits))
 
     def _compiled(self, params: GuidedParams) -> TokenIndex:
-        """Compiled while the batch waits: the disk tier does not work, or the gateway is on another host."""
+        """Compiled while the batch waits: the disk tier does not work, or the gateway is on another host and they share no other."""
         if not self._warned:
             self._warned = True
             logger.warning("constraint %s has no index file: it is compiled in the engine, which waits", params.digest)

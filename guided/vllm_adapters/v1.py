@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
+from guided.cache import RemoteOptions
 from guided.compiler import warm_up
 from guided.masking import BatchMasker
 from guided.masking.pressure import Pressure
@@ -54,7 +55,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
         model = vllm_config.model_config
         vocabulary = Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
         self._max_model_len = model.max_model_len
-        self._store = IndexStore(vocabulary)
+        self._store = IndexStore(vocabulary, remote=RemoteOptions.left())
         self._masker = BatchMasker(vocabulary, device, on_leave=self._report)
         self._reports = reports_of_this_rank()
         self._times = None if self._reports is None else MaskTimes(vllm_config.instance_id)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from vllm.v1.worker.gpu.sample.logits_processor import LogitsContext, LogitsProcessor, LogitsProcRequestState
 
+from guided.cache import RemoteOptions
 from guided.compiler import warm_up
 from guided.masking.history_masker import History, HistoryMasker, Layout
 from guided.masking.pressure import left_of, log_mass
@@ -35,7 +36,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
         vocabulary = Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
         self._requests = req_states
         self._max_model_len = model.max_model_len
-        self._store = IndexStore(vocabulary)
+        self._store = IndexStore(vocabulary, remote=RemoteOptions.left())
         self._masker = HistoryMasker(
             vocabulary,
             req_states.device,

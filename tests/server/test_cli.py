@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
-from server.cli import main
+from guided.cache import RemoteOptions
+from server.cli import _share_indexes, main
+from server.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,17 @@ def test_a_bad_setting_is_named_at_once(monkeypatch, tmp_path, name, value, said
     monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit, match=f"guided-server: {name}.*{said}"):
         main()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "redis", "said"), [(2, None, True), (1, None, False), (2, "redis://elsewhere", False)]
+)
+def test_hosts_that_share_nothing_are_warned_of(monkeypatch, caplog, hosts, redis, said):
+    monkeypatch.setenv("_GUIDED_REMOTE_CACHE", "")
+    _share_indexes(Settings(redis_url=redis), hosts)
+    assert ("no GUIDED_REDIS_URL" in caplog.text) is said
+    left = RemoteOptions.left()
+    assert (left and left.url) == redis
 
 
 STARTING = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import guided
-from guided.cache import Disk
+from guided.cache import Disk, Remote, RemoteOptions, Store, generation
 from guided.compiler import writable_network
 from guided.constraint import Constraint
 from guided.limits import Budget, Limits
@@ -16,6 +16,7 @@ from guided.vllm_adapters.index_store import BrokenOff, IndexStore
 from guided.vllm_adapters.params import from_extra_args, to_extra_args
 from guided.workers.jobs import explore
 from tests.index.test_token_index import VOCABULARY
+from tests.redis_server import redis_server
 
 SMALL = Constraint.regex("[ab]{1,4}")
 LARGE = Constraint.json_schema(  # more than 16,000 characters, rules that are built late
@@ -56,6 +57,28 @@ def test_without_a_file_it_is_compiled_with_one_warning(store, caplog):
         assert store.get(params(SMALL)).is_closed
         store.get(params(Constraint.regex("ba")))
     assert caplog.text.count("has no index file") == 1
+
+
+def test_on_another_host_it_comes_from_what_hosts_share(tmp_path, monkeypatch, caplog):
+    """The rank of another node: nothing on its disk, and the batch waits while it compiles."""
+    with redis_server(tmp_path) as server:
+        options = RemoteOptions(server.url, timeout_seconds=0.5)
+        index = guided.compile(SMALL, VOCABULARY)
+        index.close()
+        gateway = Store(Disk(tmp_path / "leader", VOCABULARY), Remote(options, generation(VOCABULARY)))
+        gateway.share(SMALL.digest, gateway.keep(index, SMALL))
+        monkeypatch.setenv("_GUIDED_REMOTE_CACHE", "")  # and so again afterwards
+        assert RemoteOptions.left() is None
+        options.leave()
+        rank = IndexStore(VOCABULARY, folder=tmp_path / "rank", remote=RemoteOptions.left())
+        with monkeypatch.context() as patched:
+            patched.setattr("guided.vllm_adapters.index_store.compile", None)  # nothing is compiled here
+            found = rank.get(params(SMALL))
+        assert found.is_closed and rank.get(params(SMALL)) is found
+        assert Disk(tmp_path / "rank", VOCABULARY).load(SMALL.digest) is not None, "for other ranks of its node"
+        server.kill()
+        assert rank.get(params(Constraint.regex("ba"))).is_closed
+        assert "has no index file" in caplog.text
 
 
 def test_a_file_that_was_written_anew_is_read_anew(disk, store):
