@@ -23,20 +23,9 @@ from vllm.entrypoints.serve.exception_handling.handlers.vllm_error import vllm_e
 from vllm.exceptions import VLLMError, VLLMValidationError
 
 from server.errors import RequestRefused, refusal
+from server.status_errors import CODES, code_of, of_status
 from server.validation import from_validation, from_vllm_validation, without_place
 
-CODES = {  # HTTP status -> code, where the error has none of its own
-    401: "invalid_api_key",
-    403: "permission_denied",
-    404: "not_found",
-    405: "method_not_allowed",
-    413: "request_too_large",
-    415: "unsupported_media_type",
-    429: "rate_limit_exceeded",
-    501: "not_implemented",
-    503: "unavailable",
-}
-_VALIDATED = "invalid_value"
 _IN_A_STREAM = b'data: {"error"'
 
 logger = logging.getLogger(__name__)
@@ -90,7 +79,7 @@ async def _validation(_request: Request, error: RequestValidationError) -> Respo
 
 
 async def _http(request: Request, error: StarletteHTTPException) -> Response:
-    refused = _of_status(error.status_code, str(error.detail or ""), request.scope)
+    refused = of_status(error.status_code, str(error.detail or ""), request.scope)
     answer = refused.response()
     answer.headers.update(error.headers or {})
     return answer
@@ -137,7 +126,7 @@ async def _send_error(start: Message, body: bytes, scope: Scope, send: Send) -> 
         refused = _from_vllm(start["status"], error)
     else:
         detail = error or (said.get("detail") if isinstance(said, Mapping) else None)
-        refused = _of_status(start["status"], detail if isinstance(detail, str) else "", scope)
+        refused = of_status(start["status"], detail if isinstance(detail, str) else "", scope)
     content = json.dumps(refused.body()).encode()
     replaced = (b"content-length", b"content-type")
     headers = [(name, value) for name, value in start["headers"] if name.lower() not in replaced]
@@ -150,26 +139,12 @@ def _from_vllm(status: int, error: Mapping[str, Any]) -> RequestRefused:
     """The refusal that vLLM says in its own form, where `code` is the HTTP status."""
     message, parameter = without_place(str(error.get("message") or ""))
     parameter = error.get("param") or parameter
-    code = CODES.get(status) or (_VALIDATED if status < 500 else "internal_error")
+    code = code_of(status)
     if status == 404 and parameter == "model":
         code = "model_not_found"
     elif "maximum context length" in message:
         code = "context_length_exceeded"
     return RequestRefused(_words(message) or HTTPStatus(status).phrase, code, parameter, status)
-
-
-def _of_status(status: int, detail: str, scope: Scope) -> RequestRefused:
-    """The refusal that only its status tells, such as Starlette's for an address that does not exist."""
-    code = CODES.get(status) or (_VALIDATED if status < 500 else "internal_error")
-    phrase = HTTPStatus(status).phrase
-    message = detail if detail and detail != phrase else phrase
-    if status == 401:
-        message = "this needs an API key that the server knows: Authorization: Bearer KEY"
-    elif status == 404 and message == phrase:
-        message, code = f"there is no {scope['method']} {scope['path'][:200]} on this server", "unknown_url"
-    elif status == 405 and message == phrase:
-        message = f"{scope['path'][:200]} cannot be asked with {scope['method']}"
-    return RequestRefused(message, code, None, status)
 
 
 def _events(body: bytes) -> bytes:

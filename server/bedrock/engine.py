@@ -7,10 +7,13 @@ model is asked for a tool call and its answer is validated, and asked again when
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
 
 from server.bedrock.request import TOOL, Conversation
 from server.bedrock.schema import AnswerInvalid
@@ -27,31 +30,38 @@ FINISH = {
 }
 # Bedrock's error -> status, code. What is not here is a bad gateway.
 ERRORS = {
-    "ThrottlingException": (429, "rate_limited"),
-    "ServiceQuotaExceededException": (429, "rate_limited"),
-    "ValidationException": (400, "invalid_request"),
+    "ThrottlingException": (429, "rate_limit_exceeded"),
+    "ServiceQuotaExceededException": (429, "rate_limit_exceeded"),
+    "ValidationException": (400, "invalid_value"),
     "ModelTimeoutException": (504, "timeout"),
-    "ModelNotReadyException": (503, "not_ready"),
-    "ServiceUnavailableException": (503, "not_ready"),
+    "ModelNotReadyException": (503, "unavailable"),
+    "ServiceUnavailableException": (503, "unavailable"),
     "AccessDeniedException": (502, "upstream_refused"),
     "ResourceNotFoundException": (502, "upstream_refused"),
 }
+RETRY_SECONDS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A complete answer. Tokens are those of all attempts, which is what is paid for."""
+    """A complete answer, and why it ends."""
 
     text: str
     finish_reason: str
+
+
+@dataclass(slots=True)
+class Spent:
+    """What one request has cost so far, which has to be paid however it ends. Attempts: generations that were begun."""
+
     input_tokens: int = 0
     output_tokens: int = 0
-    attempts: int = 1
+    attempts: int = 0
 
 
 class Engine(Protocol):
-    async def complete(self, conversation: Conversation) -> Answer:
-        """Raises RequestRefused, with the status that the client gets."""
+    async def complete(self, conversation: Conversation, spent: Spent) -> Answer:
+        """Adds to `spent` as it goes. Raises RequestRefused, with the status that the client gets."""
         ...
 
 
@@ -62,54 +72,84 @@ class BedrockEngine:
     Attributes:
         client: boto3's `bedrock-runtime`; safe to share between threads.
         models: name that clients give -> model id.
-        attempts: generations per request.
+        attempts: most generations per request.
+        seconds: of one request; no generation begins that would not end within them if it took as long as the longest one before.
+        connections: generations at once, each of which holds a thread and a connection.
     """
 
     client: Any
     models: dict[str, str]
     attempts: int = 3
+    seconds: float = 110.0
+    connections: int = 80
+    _threads: ThreadPoolExecutor = field(init=False)
+    _free: threading.Semaphore = field(init=False)
 
-    async def complete(self, conversation: Conversation) -> Answer:
+    def __post_init__(self) -> None:
+        self._threads = ThreadPoolExecutor(self.connections, "bedrock")
+        self._free = threading.Semaphore(self.connections)
+
+    async def complete(self, conversation: Conversation, spent: Spent) -> Answer:
         model_id = self.models.get(conversation.model)
         if model_id is None:
             known = ", ".join(self.models)
             raise RequestRefused(
                 f"model {conversation.model!r} is unknown; there are {known}", "model_not_found", "model", 404
             )
-        spent_in = spent_out = 0
-        problem = ""
-        for attempt in range(1, self.attempts + 1):
+        begin, longest, problem = time.monotonic(), 0.0, ""
+        for _ in range(self.attempts):
+            at = time.monotonic()
+            if at - begin + longest > self.seconds:
+                problem += "; there is no time for another"
+                break
+            spent.attempts += 1
             response = await self._converse(model_id, conversation.arguments)
             usage = response.get("usage", {})
-            spent_in += usage.get("inputTokens", 0)
-            spent_out += usage.get("outputTokens", 0)
+            spent.input_tokens += usage.get("inputTokens", 0)
+            spent.output_tokens += usage.get("outputTokens", 0)
             try:
-                text, finish_reason = read_response(response, conversation)
+                return Answer(*await read_response(response, conversation))
             except AnswerInvalid as error:
                 problem = str(error)
-                continue
-            return Answer(text, finish_reason, spent_in, spent_out, attempt)
+            longest = max(longest, time.monotonic() - at)
         raise RequestRefused(
-            f"the model gave no answer that satisfies the constraint in {self.attempts} attempts: {problem}",
+            f"the model gave no answer that satisfies the constraint in {spent.attempts} attempts: {problem}",
             "constraint_not_met",
             None,
             502,
         )
 
     async def _converse(self, model_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not self._free.acquire(blocking=False):
+            message = f"{self.connections} answers are being generated, and that is as many as may be at once"
+            raise RequestRefused(message, "overloaded", None, 503, RETRY_SECONDS)
+        call = self._threads.submit(self._call, modelId=model_id, **arguments)
+        call.add_done_callback(lambda _: self._free.release())  # when the call ends, not when its client leaves
         try:
-            return await asyncio.to_thread(self.client.converse, modelId=model_id, **arguments)
+            return await asyncio.wrap_future(call)
         except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "")
-            status, ours = ERRORS.get(code, (502, "upstream_error"))
-            raise RequestRefused(
-                f"Bedrock: {code}: {error.response['Error'].get('Message', '')}", ours, None, status
-            ) from error
+            raise _refusal(error) from error
+        except ReadTimeoutError as error:
+            raise RequestRefused("Bedrock: the model did not answer in time", "timeout", None, 504) from error
         except BotoCoreError as error:
             raise RequestRefused(f"Bedrock cannot be reached: {error}", "upstream_error", None, 502) from error
 
+    def _call(self, **arguments: Any) -> dict[str, Any]:
+        """In a thread. boto3 itself tries nothing twice, since a second generation would go beyond the time of the request."""
+        try:
+            return self.client.converse(**arguments)
+        except ConnectionClosedError:  # one that was idle for too long
+            return self.client.converse(**arguments)
 
-def read_response(response: dict[str, Any], conversation: Conversation) -> tuple[str, str]:
+
+def _refusal(error: ClientError) -> RequestRefused:
+    code = error.response.get("Error", {}).get("Code", "")
+    status, ours = ERRORS.get(code, (502, "upstream_error"))
+    message = f"Bedrock: {code}: {error.response['Error'].get('Message', '')}"
+    return RequestRefused(message, ours, None, status, RETRY_SECONDS if status in (429, 503) else None)
+
+
+async def read_response(response: dict[str, Any], conversation: Conversation) -> tuple[str, str]:
     """Text and finish reason.
 
     Raises:
@@ -134,4 +174,4 @@ def read_response(response: dict[str, Any], conversation: Conversation) -> tuple
     calls = [block["toolUse"]["input"] for block in blocks if block.get("toolUse", {}).get("name") == TOOL]
     if len(calls) != 1:
         raise AnswerInvalid("the model did not give exactly one answer")
-    return conversation.shape.read(calls[0]), "stop"
+    return await conversation.shape.read(calls[0]), "stop"

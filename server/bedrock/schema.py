@@ -7,14 +7,12 @@ A model may still break the schema, so `Shape.read` validates every answer by th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jsonschema import ValidationError
-
 from guided.constraint import Constraint
-from server.bedrock.schema_check import checked
+from server.bedrock.checker import Checker
 from server.errors import RequestRefused
 
 WRAPPED = "value"
@@ -30,14 +28,14 @@ class Shape:
 
     Attributes:
         tool_schema: JSON Schema of the tool's input.
-        read: the tool's input -> the text that the client gets; raises AnswerInvalid.
+        read: the tool's input -> the text that the client gets; raises AnswerInvalid, and RequestRefused where checking takes too long.
     """
 
     tool_schema: dict[str, Any]
-    read: Callable[[Any], str]
+    read: Callable[[Any], Awaitable[str]]
 
 
-def shape_of(constraint: Constraint, field: str) -> Shape:
+async def shape_of(constraint: Constraint, field: str, checker: Checker) -> Shape:
     """Raises RequestRefused: a regex or a grammar, or a schema or option that cannot be checked here, by name and place."""
     if constraint.kind == "choice":
         return _choice(constraint.value)
@@ -49,36 +47,32 @@ def shape_of(constraint: Constraint, field: str) -> Shape:
         )
     if "whitespace_pattern" in constraint.options:
         raise RequestRefused(f"{field}: whitespace_pattern is not supported on Bedrock", "not_enforced", field)
-    return _json(constraint.value, field, closed=constraint.options["additional_properties"] == "declared")
+    closed = constraint.options["additional_properties"] == "declared"
+    return _json(await checker.prepared(constraint.value, field, closed=closed), field, checker)
 
 
 def _choice(choices: list[str]) -> Shape:
     known = frozenset(choices)
 
-    def read(answer: Any) -> str:
+    async def read(answer: Any) -> str:
         value = answer.get(WRAPPED) if isinstance(answer, Mapping) else None
         if not isinstance(value, str) or value not in known:
-            raise AnswerInvalid(f"{value!r} is none of the choices")
+            raise AnswerInvalid(f"{value!r} is none of the choices"[:500])
         return value
 
     return Shape(_wrap({"type": "string", "enum": choices}), read)
 
 
-def _json(schema: Any, field: str, *, closed: bool) -> Shape:
-    wanted, validator = checked(schema, field, closed=closed)
+def _json(wanted: Any, field: str, checker: Checker) -> Shape:
     wrapped = not (isinstance(wanted, dict) and wanted.get("type") == "object" and "$ref" not in wanted)
 
-    def read(answer: Any) -> str:
+    async def read(answer: Any) -> str:
         if wrapped:
             if not isinstance(answer, Mapping) or set(answer) != {WRAPPED}:
                 raise AnswerInvalid(f"the answer is not in {WRAPPED}")
             answer = answer[WRAPPED]
-        try:
-            validator.validate(answer)
-        except ValidationError as error:
-            raise AnswerInvalid(f"{error.json_path}: {error.message}") from error
-        except (TimeoutError, RecursionError) as error:
-            raise AnswerInvalid("the answer takes too long to check") from error
+        if problem := await checker.problem(wanted, answer, field):
+            raise AnswerInvalid(problem)
         return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
 
     return Shape(_wrap(wanted) if wrapped else wanted, read)

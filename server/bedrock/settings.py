@@ -26,6 +26,14 @@ class BedrockSettings(BaseSettings):
             raise ValueError("; ".join(unknown))
         return values
 
+    @model_validator(mode="after")
+    def _one_generation_fits(self) -> BedrockSettings:
+        if self.timeout_seconds > self.request_seconds:
+            raise ValueError(
+                f"timeout_seconds {self.timeout_seconds:g} is above request_seconds {self.request_seconds:g}"
+            )
+        return self
+
     models: dict[str, str] = Field(
         default={},
         validate_default=True,
@@ -45,7 +53,21 @@ class BedrockSettings(BaseSettings):
     attempts: int = Field(
         default=3, ge=1, le=10, description="generations per request until an answer satisfies its constraint"
     )
+    request_seconds: float = Field(
+        default=110.0,
+        gt=0,
+        description="of one request, all its attempts together; less than what stands before the gateway waits",
+    )
     timeout_seconds: float = Field(default=60.0, gt=0, description="of one generation")
+    connections: int = Field(default=80, ge=1, description="generations at once; beyond it the answer is 503")
+    requests_per_minute: int | None = Field(default=None, ge=1, description="of each key; beyond it the answer is 429")
+    concurrent_requests: int | None = Field(
+        default=40, ge=1, description="of each key that are answered at a time; beyond it the answer is 429"
+    )
+    check_seconds: float = Field(
+        default=5.0, gt=0, description="for reading a schema, and for checking an answer by it"
+    )
+    check_processes: int = Field(default=2, ge=1, description="processes that do this")
     max_tokens: int = Field(default=1024, ge=1, description="where the request says none")
     body_bytes: int = Field(default=1 << 20, ge=1024, description="size of one request")
     strict_tools: bool = Field(default=False, description="ask Bedrock to enforce the schema; not every model can")

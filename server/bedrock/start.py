@@ -16,10 +16,15 @@ import boto3
 from botocore.config import Config
 from fastapi import FastAPI
 
-from server.bedrock.app import create_app
+from server.bedrock.app import CACHE_THREADS, create_app
 from server.bedrock.cache import AnswerCache, DynamoDbCache, MemoryCache, NoCache, RedisCache
+from server.bedrock.checker import Checker
 from server.bedrock.engine import BedrockEngine
 from server.bedrock.settings import BedrockSettings
+
+CONNECT_SECONDS = 5.0
+# Longer than a load balancer keeps an idle connection (120 s in terraform/medium): whoever closes second races no request.
+KEEP_ALIVE_SECONDS = 125
 
 
 def log_requests() -> None:
@@ -31,13 +36,25 @@ def log_requests() -> None:
     requests.setLevel(logging.INFO)
 
 
-def application(settings: BedrockSettings) -> FastAPI:
-    config = Config(read_timeout=settings.timeout_seconds, retries={"mode": "standard", "max_attempts": 2})
+def application(settings: BedrockSettings, checker: Checker) -> FastAPI:
+    config = Config(
+        read_timeout=settings.timeout_seconds,
+        connect_timeout=CONNECT_SECONDS,
+        retries={"total_max_attempts": 1},
+        max_pool_connections=settings.connections,
+    )
     client = boto3.client(
         "bedrock-runtime", region_name=settings.region, endpoint_url=settings.endpoint_url, config=config
     )
-    engine = BedrockEngine(client, settings.models, settings.attempts)
-    return create_app(settings, engine, answer_cache(settings), api_keys(settings))
+    engine = BedrockEngine(client, settings.models, settings.attempts, settings.request_seconds, settings.connections)
+    return create_app(settings, engine, answer_cache(settings), checker, api_keys(settings))
+
+
+def _started() -> FastAPI:
+    settings = BedrockSettings()
+    checker = Checker(settings.check_processes, settings.check_seconds)
+    checker.start()
+    return application(settings, checker)
 
 
 def api_keys(settings: BedrockSettings) -> tuple[str, ...]:
@@ -57,7 +74,9 @@ def answer_cache(settings: BedrockSettings) -> AnswerCache:
     if where == "memory":
         return MemoryCache(seconds)
     if where.startswith("dynamodb:"):
-        config = Config(connect_timeout=0.5, read_timeout=0.5, retries={"max_attempts": 0})
+        config = Config(
+            connect_timeout=0.5, read_timeout=0.5, retries={"max_attempts": 0}, max_pool_connections=CACHE_THREADS
+        )
         client = boto3.client("dynamodb", region_name=settings.region, config=config)
         return DynamoDbCache(client, where.removeprefix("dynamodb:"), seconds)
     if where.startswith(("redis://", "rediss://")):
@@ -70,7 +89,7 @@ def _lambda_adapter() -> Any:
     from mangum import Mangum
 
     log_requests()
-    return Mangum(application(BedrockSettings()), lifespan="off")
+    return Mangum(_started(), lifespan="off")
 
 
 def lambda_handler(event: Any, context: Any) -> Any:
@@ -85,7 +104,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8000)
     args = parser.parse_args()
     log_requests()
-    uvicorn.run(application(BedrockSettings()), host=args.host, port=args.port, access_log=False)
+    uvicorn.run(_started(), host=args.host, port=args.port, access_log=False, timeout_keep_alive=KEEP_ALIVE_SECONDS)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from fastapi.testclient import TestClient
 
+from server.bedrock.checker import Checker
 from server.bedrock.settings import BedrockSettings
 from server.bedrock.start import application
 from tests.bedrock.stand_in import StandIn, serving
@@ -32,17 +33,30 @@ def bedrock(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
         yield stand_in
 
 
+@pytest.fixture(scope="session")
+def checker() -> Iterator[Checker]:
+    """One for all gateways with the usual limit, since a process takes half a second to start."""
+    checker = Checker(2, BedrockSettings(models={"haiku": MODEL_ID}).check_seconds)
+    yield checker
+    checker.close()
+
+
 @pytest.fixture
-def gateway(bedrock: StandIn) -> Iterator[Callable[..., TestClient]]:
+def gateway(bedrock: StandIn, checker: Checker) -> Iterator[Callable[..., TestClient]]:
     """A function: settings -> a client of a gateway with them."""
-    clients = []
+    clients, checkers = [], []
 
     def start(**settings: object) -> TestClient:
         given = {"models": {"haiku": MODEL_ID}, "region": "eu-central-1", "endpoint_url": bedrock.url} | settings
-        client = TestClient(application(BedrockSettings(**given)), raise_server_exceptions=False)
+        own = checker
+        if "check_seconds" in given:
+            checkers.append(own := Checker(1, given["check_seconds"]))
+        client = TestClient(application(BedrockSettings(**given), own), raise_server_exceptions=False)
         clients.append(client)
         return client
 
     yield start
     for client in clients:
         client.close()
+    for own in checkers:
+        own.close()

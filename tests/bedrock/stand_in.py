@@ -36,14 +36,20 @@ def _response(content: list[dict[str, Any]], stop: str) -> dict[str, Any]:
 
 
 class StandIn(ThreadingHTTPServer):
-    """Answers with what is in `script`, in order; the last one again and again. Keeps what it was asked."""
+    """Answers with what is in `script`, in order; the last one again and again. Keeps what it was asked.
+
+    `go_on` is set; as long as a test clears it, no answer comes.
+    """
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.script: list[Scripted] = []
         self.asked: list[tuple[str, dict[str, Any]]] = []  # model id, body
+        self.go_on = threading.Event()
+        self.go_on.set()
 
     @property
     def url(self) -> str:
@@ -57,6 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((unquote(self.path.split("/")[2]), body))
+        self.server.go_on.wait(60)
         script = self.server.script
         answer = script.pop(0) if len(script) > 1 else script[0]
         if isinstance(answer, tuple):
@@ -85,6 +92,7 @@ def serving() -> Iterator[StandIn]:
     try:
         yield server
     finally:
+        server.go_on.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -210,8 +210,8 @@ def test_objects_are_closed_everywhere_or_nowhere(bedrock, gateway):
 @pytest.mark.parametrize(
     ("status", "kind", "ours", "code"),
     [
-        (429, "ThrottlingException", 429, "rate_limited"),
-        (400, "ValidationException", 400, "invalid_request"),
+        (429, "ThrottlingException", 429, "rate_limit_exceeded"),
+        (400, "ValidationException", 400, "invalid_value"),
         (403, "AccessDeniedException", 502, "upstream_refused"),
         (408, "ModelTimeoutException", 504, "timeout"),
         (418, "TeapotException", 502, "upstream_error"),

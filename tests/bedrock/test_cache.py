@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 import time
@@ -46,7 +47,7 @@ def test_choices_and_a_schema_of_the_same_tool_have_answers_of_their_own(bedrock
 
 def test_a_name_that_leads_to_another_model_has_other_answers():
     body = {"model": "m", "messages": [{"role": "user", "content": "?"}], "temperature": 0}
-    conversation = read_request(body, max_tokens=9, strict=False)
+    conversation = asyncio.run(read_request(body, None, max_tokens=9, strict=False))
     assert conversation.cache_key("old") not in (None, conversation.cache_key("new"))
 
 

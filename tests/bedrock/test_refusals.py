@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
 from server.bedrock.app import create_app
 from server.bedrock.cache import NoCache
+from server.bedrock.checker import Checker
+from server.bedrock.engine import ERRORS
+from server.bedrock.request import WITHOUT_EFFECT
 from server.bedrock.settings import BedrockSettings
-from tests.bedrock.stand_in import text
+from tests.bedrock.stand_in import text, tool_use
 from tests.bedrock.test_answers import WEATHER, chat, error
 
 OBJECT = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -43,27 +50,48 @@ OBJECT = {"type": "object", "properties": {"a": {"type": "string"}}}
         ({"guided_json": {"$ref": "#"}}, "unsupported_keyword", "guided_json#/$ref"),
         ({"guided_json": {"type": "string", "format": "postcode"}}, "unsupported_keyword", "guided_json#/format"),
         ({"guided_json": {"type": "string", "pattern": "(a"}}, "invalid_constraint", "guided_json#/pattern"),
-        ({"n": 2}, "not_enforced", "n"),
-        ({"logprobs": True}, "not_enforced", "logprobs"),
-        ({"logit_bias": {"1": 2}}, "not_enforced", "logit_bias"),
-        ({"seed": 1}, "not_enforced", "seed"),
-        ({"tools": [{"type": "function"}]}, "not_enforced", "tools"),
-        ({"temperature": 1.5}, "not_enforced", "temperature"),
-        ({"temperature": "hot"}, "invalid_request", "temperature"),
-        ({"temperature": True}, "invalid_request", "temperature"),
-        ({"top_p": 2}, "invalid_request", "top_p"),
-        ({"max_tokens": 0}, "invalid_request", "max_tokens"),
-        ({"max_tokens": "5"}, "invalid_request", "max_tokens"),
-        ({"stream": "yes"}, "invalid_request", "stream"),
-        ({"stop": [1]}, "invalid_request", "stop"),
-        ({"messages": []}, "invalid_request", "messages"),
-        ({"messages": "hi"}, "invalid_request", "messages"),
-        ({"messages": [{"role": "assistant", "content": "a"}]}, "invalid_request", "messages"),
-        ({"messages": [{"role": "tool", "content": "a"}]}, "not_enforced", "messages.0.role"),
-        ({"messages": [{"role": "user", "content": "a", "tool_calls": []}]}, "not_enforced", "messages.0.tool_calls"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "not_enforced", "messages.0.content"),
-        ({"messages": [{"role": "user", "content": " "}]}, "invalid_request", "messages.0.content"),
-        ({"model": 5}, "invalid_request", "model"),
+        ({"n": 2}, "unsupported_parameter", "n"),
+        ({"logprobs": True}, "unsupported_parameter", "logprobs"),
+        ({"logit_bias": {"1": 2}}, "unsupported_parameter", "logit_bias"),
+        ({"seed": 1}, "unsupported_parameter", "seed"),
+        ({"tools": [{"type": "function"}]}, "unsupported_parameter", "tools"),
+        ({"temperature": 1.5}, "unsupported_parameter", "temperature"),
+        ({"temperature": "hot"}, "invalid_type", "temperature"),
+        ({"temperature": True}, "invalid_type", "temperature"),
+        ({"top_p": 2}, "invalid_value", "top_p"),
+        ({"max_tokens": 0}, "invalid_value", "max_tokens"),
+        ({"max_tokens": 5, "max_completion_tokens": 6}, "invalid_value", "max_tokens"),
+        ({"max_tokens": "5"}, "invalid_type", "max_tokens"),
+        ({"stream": "yes"}, "invalid_type", "stream"),
+        ({"stop": [1]}, "invalid_type", "stop"),
+        ({"stream_options": {"include_usage": True}}, "invalid_value", "stream_options"),
+        ({"stream": True, "stream_options": "usage"}, "invalid_type", "stream_options"),
+        ({"stream": True, "stream_options": {"a": 1}}, "unsupported_parameter", "stream_options.a"),
+        ({"stream": True, "stream_options": {"include_usage": 1}}, "invalid_type", "stream_options.include_usage"),
+        ({"guided_json": WEATHER, "guided_decoding_backend": "xgrammar"}, "not_enforced", "guided_decoding_backend"),
+        ({"guided_decoding_backend": "auto"}, "not_enforced", "guided_decoding_backend"),
+        *(
+            ({"guided_json": WEATHER, "guided_options": {name: value}}, "not_enforced", f"guided_options.{name}")
+            for name, value in (("report", True), ("fit_budget", False), ("property_order", "schema"))
+        ),
+        ({"messages": None}, "missing_required_parameter", "messages"),
+        ({"messages": []}, "invalid_value", "messages"),
+        ({"messages": "hi"}, "invalid_type", "messages"),
+        ({"messages": [{"role": "assistant", "content": "a"}]}, "invalid_value", "messages"),
+        ({"messages": [{"role": "tool", "content": "a"}]}, "unsupported_parameter", "messages#/0/role"),
+        (
+            {"messages": [{"role": "user", "content": "a", "tool_calls": []}]},
+            "unsupported_parameter",
+            "messages#/0/tool_calls",
+        ),
+        ({"messages": [{"role": "user", "content": "a", "name": "Ann"}]}, "unsupported_parameter", "messages#/0/name"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "unsupported_parameter",
+            "messages#/0/content",
+        ),
+        ({"messages": [{"role": "user", "content": " "}]}, "invalid_value", "messages#/0/content"),
+        ({"model": 5}, "invalid_type", "model"),
     ],
 )
 def test_refused_by_name(bedrock, gateway, fields, code, param):
@@ -74,6 +102,32 @@ def test_refused_by_name(bedrock, gateway, fields, code, param):
     assert bedrock.asked == []
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"guided_json": OBJECT, "guided_decoding_backend": "guided"},
+        {"guided_json": OBJECT, "guided_options": {"report": False, "fit_budget": True, "property_order": "any"}},
+        *({"guided_json": OBJECT, "guided_options": {"whitespace": w}} for w in ("json_dumps", "compact", "any")),
+        {"guided_json": OBJECT, "guided_options": {"escapes": "needed"}},
+        {"messages": [{"role": "user", "content": "a", "name": None, "tool_calls": None}]},
+        dict.fromkeys(WITHOUT_EFFECT, "x"),
+    ],
+)
+def test_what_holds_anyway_is_taken(bedrock, gateway, fields):
+    """Compact JSON without needless escapes is what every layout allows."""
+    bedrock.script = [tool_use({"a": "é\n"}) if "guided_json" in fields else text("ok")]
+    answer = chat(gateway(), **fields)
+    assert answer.status_code == 200, answer.text
+    if "guided_json" in fields:
+        assert answer.json()["choices"][0]["message"]["content"] == '{"a":"é\\n"}'
+
+
+def test_the_same_fields_have_no_effect_as_on_vllm():
+    from server import request_fields
+
+    assert WITHOUT_EFFECT == request_fields.WITHOUT_EFFECT
+
+
 def test_an_unknown_model_is_a_404(bedrock, gateway):
     assert error(chat(gateway(), model="gpt-4"), 404)["param"] == "model"
 
@@ -81,14 +135,15 @@ def test_an_unknown_model_is_a_404(bedrock, gateway):
 @pytest.mark.parametrize(
     ("raw", "status", "code"),
     [
-        (b"", 400, "invalid_request"),
-        (b"[]", 400, "invalid_request"),
-        (b"{", 400, "invalid_request"),
-        (b'{"model": "\\ud800"}', 400, "invalid_request"),
+        (b"", 400, "invalid_type"),
+        (b"[]", 400, "invalid_type"),
+        (b"{", 400, "invalid_json"),
+        (b'{"max_tokens": NaN}', 400, "invalid_json"),
+        (b'{"model": "\\ud800"}', 400, "invalid_constraint"),
         (b'{"a":' * 100_000, 400, "constraint_too_complex"),
         (b'{"model": "' + b"x" * 2_000_000 + b'"}', 413, "request_too_large"),
     ],
-    ids=["empty", "list", "half", "surrogate", "deep", "large"],
+    ids=["empty", "list", "half", "nan", "surrogate", "deep", "large"],
 )
 def test_a_body_that_is_no_request(bedrock, gateway, raw, status, code):
     assert error(gateway().post("/v1/chat/completions", content=raw), status)["code"] == code
@@ -117,6 +172,49 @@ def test_every_key_opens(bedrock, gateway, key):
     assert answer.json()["data"][0]["id"] == "haiku"
 
 
+def test_one_model(bedrock, gateway):
+    client = gateway(models={"haiku": "x", "a/b:1": "y"})
+    assert client.get("/v1/models/a/b:1").json() == {"id": "a/b:1", "object": "model", "owned_by": "bedrock"}
+    assert error(client.get("/v1/models/gpt"), 404)["code"] == "model_not_found"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/embeddings", 404, "unknown_url"),
+        ("GET", "/openapi.json", 404, "unknown_url"),
+        ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
+    ],
+)
+def test_errors_of_routes_have_the_same_body(bedrock, gateway, method, path, status, code):
+    answer = gateway().request(method, path)
+    assert error(answer, status)["code"] == code
+    assert ("allow" in answer.headers) is (status == 405)
+
+
+def test_every_code_is_in_the_documentation():
+    root = Path(__file__).resolve().parents[2]
+    codes = {code for _, code in ERRORS.values()}
+    for path in (root / "server" / "bedrock").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "RequestRefused":
+                codes |= {a.value for a in node.args[1:2] if isinstance(a, ast.Constant)}
+    assert {"constraint_not_met", "rate_limit_exceeded", "client_left", "invalid_type"} <= codes
+    assert codes <= set(re.findall(r"`([a-z_]+)`", (root / "docs" / "errors.md").read_text(encoding="utf-8")))
+
+
+def test_our_bug_is_an_error_without_details(bedrock, gateway, monkeypatch):
+    from server.bedrock.engine import BedrockEngine
+
+    async def broken(*_):
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(BedrockEngine, "complete", broken)
+    answer = chat(gateway())
+    assert error(answer, 500)["code"] == "internal_error"
+    assert "secret" not in answer.text
+
+
 def test_health_needs_no_key(bedrock, gateway):
     assert gateway(api_keys="one").get("/health").status_code == 200
 
@@ -142,8 +240,8 @@ def test_any_engine_will_do():
     from server.bedrock.engine import Answer
 
     class Parrot:
-        async def complete(self, conversation):
+        async def complete(self, conversation, spent):
             return Answer(conversation.arguments["messages"][0]["content"][0]["text"], "stop")
 
-    client = TestClient(create_app(BedrockSettings(models={"haiku": "x"}), Parrot(), NoCache()))
+    client = TestClient(create_app(BedrockSettings(models={"haiku": "x"}), Parrot(), NoCache(), Checker(1, 1)))
     assert chat(client).json()["choices"][0]["message"]["content"] == "Weather in Oslo?"

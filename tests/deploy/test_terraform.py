@@ -9,12 +9,14 @@ import pytest
 import yaml
 
 from scripts.chart_docs import ELSEWHERE
-from server.bedrock.engine import Answer
+from server.bedrock.engine import Answer, Spent
 from server.bedrock.settings import BedrockSettings
+from server.bedrock.start import KEEP_ALIVE_SECONDS
 from server.settings import Settings
 from tests.deploy.terraform import MODULES, Terraform
 from tests.deploy.tools import CHART, ROOT, call, check, custom_resource_violations, find, kubernetes_violations, render
 
+PLATFORM_SECONDS = 120
 EXPLAINED = {
     "CKV2_AWS_11": "flow logs are an account's decision and cost more than the caches; the policies of the cluster are in the chart",
     "CKV2_AWS_28": "a WAF costs more a month than the rest of medium; keys, limits of size and the ceiling of tasks stand in its place",
@@ -48,6 +50,11 @@ def module(request, modules) -> Terraform:
 @pytest.fixture
 def small(modules) -> Terraform:
     return modules["small"]
+
+
+@pytest.fixture
+def medium(modules) -> Terraform:
+    return modules["medium"]
 
 
 @pytest.fixture
@@ -115,7 +122,20 @@ def test_the_gateway_starts_with_what_the_modules_tell_it(monkeypatch, small):
     assert settings.models == {"haiku": "eu.anthropic.claude-haiku-4-5-20251001-v1:0"}
     assert settings.api_keys_secret.startswith("arn:aws:secretsmanager:")
     assert settings.answer_cache == "dynamodb:guided-small-answers"
-    assert len(environment) == 3
+    assert len(environment) == 4
+
+
+def test_who_closes_an_idle_connection_is_the_balancer(medium):
+    """Whoever closes first may close on a request that is on its way: a 502 that nobody can explain."""
+    assert KEEP_ALIVE_SECONDS > PLATFORM_SECONDS
+    assert f"platform_seconds = {PLATFORM_SECONDS} " in (medium.module / "main.tf").read_text(encoding="utf-8")
+
+
+def test_a_task_takes_the_requests_that_it_is_sent_before_there_is_another(medium):
+    """As many as the autoscaler wants for each, at the latency at which the alarm is raised."""
+    text = "".join((medium.module / name).read_text(encoding="utf-8") for name in ("service.tf", "main.tf"))
+    per_minute, seconds = (int(re.search(rf"{name} += (\d+)", text)[1]) for name in ("target_value", "p99_seconds"))
+    assert per_minute / 60 * seconds <= BedrockSettings(models={"haiku": "x"}).connections
 
 
 def test_metric_filters_and_queries_read_fields_that_the_gateway_logs(caplog):
@@ -127,7 +147,7 @@ def test_metric_filters_and_queries_read_fields_that_the_gateway_logs(caplog):
             "desc",
         }
     app = (ROOT / "server" / "bedrock" / "app.py").read_text(encoding="utf-8")
-    logged = set(re.findall(r'"(\w+)":', app)) | set(Answer.__dataclass_fields__)
+    logged = set(re.findall(r'"(\w+)":', app)) | {*Answer.__dataclass_fields__, *Spent.__dataclass_fields__}
     assert {"input_tokens", "output_tokens", "seconds", "status", "model", "constraint"} <= asked
     assert asked <= logged
 

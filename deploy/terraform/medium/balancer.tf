@@ -31,7 +31,7 @@ resource "aws_lb" "this" {
   load_balancer_type         = "application"
   subnets                    = module.network.public_subnets
   security_groups            = [aws_security_group.balancer.id]
-  idle_timeout               = 120
+  idle_timeout               = local.platform_seconds
   drop_invalid_header_fields = true
   enable_deletion_protection = true
 }
@@ -42,7 +42,7 @@ resource "aws_lb_target_group" "this" {
   protocol             = "HTTP"
   target_type          = "ip"
   vpc_id               = module.network.vpc_id
-  deregistration_delay = 90
+  deregistration_delay = local.platform_seconds
 
   health_check {
     path                = "/health"

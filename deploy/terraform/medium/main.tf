@@ -8,13 +8,18 @@ module "network" {
   zones = var.availability_zones
 }
 
+locals {
+  platform_seconds = 120 # how long the balancer waits for a byte, and a task that has to go for its answers: Fargate allows no more
+}
+
 module "gateway" {
   source = "../modules/gateway"
 
-  name       = var.name
-  models     = var.models
-  model_arns = var.model_arns
-  settings   = var.settings
+  name             = var.name
+  models           = var.models
+  model_arns       = var.model_arns
+  platform_seconds = local.platform_seconds
+  settings         = var.settings
 }
 
 module "watch" {

@@ -83,7 +83,7 @@ resource "aws_ecs_task_definition" "this" {
     portMappings           = [{ containerPort = 8000, protocol = "tcp" }]
     environment            = [for name, value in module.gateway.environment : { name = name, value = value }]
     secrets                = [{ name = "GUIDED_BEDROCK_ANSWER_CACHE", valueFrom = aws_secretsmanager_secret.cache.arn }]
-    stopTimeout            = 90
+    stopTimeout            = local.platform_seconds
     healthCheck = {
       command = ["CMD", "python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/health', timeout=4)"]
     }
@@ -172,7 +172,8 @@ resource "aws_appautoscaling_policy" "this" {
   scalable_dimension = aws_appautoscaling_target.this.scalable_dimension
 
   target_tracking_scaling_policy_configuration {
-    # Tasks wait for Bedrock and compute little: what counts is how many requests each of them holds.
+    # Tasks wait for Bedrock and compute little: what counts is how many requests each of them holds. 200 a minute that take 20 s
+    # each, the slowest that raise no alarm, are 67 at once: below the gateway's setting `connections`.
     predefined_metric_specification {
       predefined_metric_type = "ALBRequestCountPerTarget"
       resource_label         = "${aws_lb.this.arn_suffix}/${aws_lb_target_group.this.arn_suffix}"

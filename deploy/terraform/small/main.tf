@@ -1,12 +1,17 @@
 # For about 100 requests a day: a function that costs nothing while nobody asks, and a table for answers that need not be paid twice.
 
+locals {
+  platform_seconds = 120 # how long one call of the function may take
+}
+
 module "gateway" {
   source = "../modules/gateway"
 
-  name       = var.name
-  models     = var.models
-  model_arns = var.model_arns
-  settings   = merge({ answer_cache = "dynamodb:${aws_dynamodb_table.answers.name}" }, var.settings)
+  name             = var.name
+  models           = var.models
+  model_arns       = var.model_arns
+  platform_seconds = local.platform_seconds
+  settings         = merge({ answer_cache = "dynamodb:${aws_dynamodb_table.answers.name}" }, var.settings)
 }
 
 module "watch" {
@@ -97,7 +102,7 @@ resource "aws_lambda_function" "this" {
   role                           = aws_iam_role.this.arn
   package_type                   = "Image"
   image_uri                      = var.image
-  timeout                        = 120
+  timeout                        = local.platform_seconds
   memory_size                    = 1024
   reserved_concurrent_executions = 10 # the ceiling of what a client in a loop can cost
   kms_key_arn                    = module.gateway.kms_key_arn
@@ -130,6 +135,26 @@ resource "aws_lambda_permission" "url" {
   function_name          = aws_lambda_function.this.function_name
   principal              = "*"
   function_url_auth_type = "NONE"
+}
+
+# Since October 2025 a URL needs this beside it. The condition keeps everybody from calling the function by any other way; the provider
+# knows it from 6.29 on only (`invoked_via_function_url`), CloudFormation has always known it.
+resource "aws_cloudformation_stack" "url" {
+  name              = "${var.name}-url"
+  notification_arns = [module.watch.topic_arn]
+  template_body = jsonencode({
+    Resources = {
+      InvokeThroughUrl = {
+        Type = "AWS::Lambda::Permission"
+        Properties = {
+          Action                = "lambda:InvokeFunction"
+          FunctionName          = aws_lambda_function.this.function_name
+          Principal             = "*"
+          InvokedViaFunctionUrl = true
+        }
+      }
+    }
+  })
 }
 
 output "base_url" {

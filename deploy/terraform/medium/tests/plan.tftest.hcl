@@ -88,6 +88,13 @@ run "defaults" {
     error_message = "The address of the cache comes from a secret."
   }
   assert {
+    condition = alltrue([
+      for seconds in [aws_lb.this.idle_timeout, aws_lb_target_group.this.deregistration_delay, jsondecode(aws_ecs_task_definition.this.container_definitions)[0].stopTimeout] :
+      tonumber(output.environment["GUIDED_BEDROCK_REQUEST_SECONDS"]) < tonumber(seconds)
+    ])
+    error_message = "The gateway answers, if only that there is no answer, before the balancer or a new version cuts it off."
+  }
+  assert {
     condition     = aws_ecs_service.this.desired_count >= 2
     error_message = "One task per zone at least."
   }

@@ -28,6 +28,11 @@ variable "model_arns" {
   type        = list(string)
 }
 
+variable "platform_seconds" {
+  description = "What stands before the gateway waits this long for an answer, and not longer"
+  type        = number
+}
+
 variable "settings" {
   description = "Settings of server/bedrock/settings.py by their names"
   type        = map(string)
@@ -35,10 +40,16 @@ variable "settings" {
   validation {
     # models and api_keys have ways of their own into the gateway.
     condition = alltrue([for name in keys(var.settings) : contains([
-      "answer_cache", "answer_cache_seconds", "api_keys_secret", "attempts", "body_bytes", "endpoint_url", "max_tokens", "region",
+      "answer_cache", "answer_cache_seconds", "api_keys_secret", "attempts", "body_bytes", "check_processes", "check_seconds",
+      "concurrent_requests", "connections", "endpoint_url", "max_tokens", "region", "request_seconds", "requests_per_minute",
       "strict_tools", "timeout_seconds",
     ], name)])
     error_message = "Unknown setting; the names are those of server/bedrock/settings.py."
+  }
+
+  validation {
+    condition     = tonumber(lookup(var.settings, "request_seconds", "0")) < var.platform_seconds
+    error_message = "request_seconds has to be below the time that what stands before the gateway waits."
   }
 }
 
@@ -123,6 +134,7 @@ data "aws_iam_policy_document" "this" {
 output "environment" {
   description = "Variable -> value"
   value = merge(
+    { GUIDED_BEDROCK_REQUEST_SECONDS = tostring(var.platform_seconds - 10) },
     { for name, text in var.settings : "GUIDED_BEDROCK_${upper(name)}" => text },
     {
       GUIDED_BEDROCK_MODELS          = jsonencode(var.models)

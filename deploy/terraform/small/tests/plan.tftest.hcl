@@ -79,9 +79,42 @@ run "defaults" {
     error_message = "There is a ceiling."
   }
   assert {
+    condition     = tonumber(output.environment["GUIDED_BEDROCK_REQUEST_SECONDS"]) < aws_lambda_function.this.timeout
+    error_message = "The gateway answers, if only that there is no answer, before the function is ended."
+  }
+  assert {
+    condition = (
+      aws_lambda_permission.url.action == "lambda:InvokeFunctionUrl" &&
+      jsondecode(aws_cloudformation_stack.url.template_body).Resources.InvokeThroughUrl.Properties == {
+        Action                = "lambda:InvokeFunction"
+        FunctionName          = "guided-small"
+        Principal             = "*"
+        InvokedViaFunctionUrl = true
+      }
+    )
+    error_message = "A URL without both permissions answers 403 to everybody."
+  }
+  assert {
     condition     = one(aws_dynamodb_table.answers.ttl).attribute_name == "expires"
     error_message = "Answers expire."
   }
+}
+
+run "a_request_that_the_function_would_not_outlive_is_refused" {
+  command = plan
+
+  module {
+    source = "../modules/gateway"
+  }
+
+  variables {
+    name             = "guided-test"
+    model_arns       = ["arn:aws:bedrock:*::foundation-model/*"]
+    platform_seconds = 120
+    settings         = { request_seconds = "120" }
+  }
+
+  expect_failures = [var.settings]
 }
 
 run "an_unknown_setting_is_refused" {
@@ -92,9 +125,10 @@ run "an_unknown_setting_is_refused" {
   }
 
   variables {
-    name       = "guided-test"
-    model_arns = ["arn:aws:bedrock:*::foundation-model/*"]
-    settings   = { max_token = "5" }
+    name             = "guided-test"
+    model_arns       = ["arn:aws:bedrock:*::foundation-model/*"]
+    platform_seconds = 120
+    settings         = { max_token = "5" }
   }
 
   expect_failures = [var.settings]
