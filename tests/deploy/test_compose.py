@@ -15,7 +15,7 @@ from server.settings import Settings
 from tests.deploy.tools import ROOT, check
 
 DEPLOY = ROOT / "deploy"
-SECRETS = {"API_KEY", "GRAFANA_PASSWORD", "REDIS_PASSWORD"}
+SECRETS = {"API_KEY", "GRAFANA_PASSWORD", "REDIS_PASSWORD", "SIGNING_KEY"}
 
 
 def composition(name: str):
@@ -47,6 +47,30 @@ def test_secrets_have_to_be_given():
     required = set(re.findall(r"\$\{(\w+):\?", text))
     assert required == SECRETS
     assert not re.search(r"\$\{(\w*(?:PASSWORD|KEY))(:-|-)", text)  # none has a default
+
+
+def test_who_may_write_to_redis_cannot_sign():
+    """The password opens the cache to whoever has it; the signature is there for when somebody else has it."""
+    environment = composition("compose.yaml")["services"]["server"]["environment"]
+    variables = [
+        re.search(r"\$\{(\w+)", environment[name])[1] for name in ("GUIDED_REDIS_KEY", "GUIDED_REDIS_PASSWORD")
+    ]
+    assert variables == ["SIGNING_KEY", "REDIS_PASSWORD"]
+
+
+def test_a_fresh_volume_belongs_to_the_server():
+    """Docker gives a new named volume the owner of the folder that the image has there; without one it is root's."""
+    for name in ("compose.yaml", "compose.gpu.yaml"):
+        for service in composition(name)["services"].values():
+            if "build" not in service:
+                continue
+            volumes = [v for v in composition("compose.yaml")["services"]["server"]["volumes"] if not v.startswith(".")]
+            assert volumes
+            prepared = (DEPLOY / "image" / "prepare.sh").read_text(encoding="utf-8")
+            for volume in volumes:
+                path = volume.split(":")[1]
+                assert re.search(rf"^mkdir -p .*{path}(?= |$)", prepared, re.M), f"the image has no {path}"
+                assert re.search(rf"^chown -R 10001:10001 .*{path}(?= |$)", prepared, re.M), f"{path} is root's"
 
 
 def test_the_files_that_are_mounted_are_there():

@@ -120,8 +120,8 @@ def test_the_cpu_image_has_its_kernels_and_so_has_the_copy_of_a_pod(base):
     assert configuration(image)["User"] == "10001:10001"
     assert configuration(image)["Entrypoint"] == ["guided-server"]
     seed = next(c for c in pod["initContainers"] if c["name"] == "seed-cache")["command"][2]
-    script = f"""id -u; mkdir /tmp/cache /tmp/weights; {seed.replace("/cache/", "/tmp/cache/", 1)}"""
-    script = script.replace(" /cache/", " /tmp/cache/").replace("/weights/", "/tmp/weights/")
+    script = f"""id -u; touch /weights/x && ls /weights; mkdir /tmp/cache /tmp/weights; {seed.replace("/cache/", "/tmp/cache/", 1)}"""
+    script = script.replace(" /cache/", " /tmp/cache/").replace(" /weights/h", " /tmp/weights/h")
     script += """; NUMBA_CACHE_DIR=/tmp/cache/numba python3 - <<'END'
 import time
 begin = time.monotonic()
@@ -131,7 +131,8 @@ index = guided.Constraint.regex("a+").digest
 print(round(time.monotonic() - begin, 1), len(index))
 END
 guided-server --help=model 2>&1 | grep -c -- --revision"""
-    user, warm, revision = run(image, script).splitlines()[:3]
+    user, written, warm, revision = run(image, script).splitlines()[:4]
     assert user == "10001"
+    assert written == "x", "a fresh volume on /weights would be root's"
     assert float(warm.split()[0]) < 30, "the kernels were compiled again"
     assert int(revision) >= 1
