@@ -62,6 +62,22 @@ kind: Deployment
 name: {{ include "guided.fullname" . }}
 {{- end -}}
 
+{{/* Where `helm test` finds a key of a caller: {name, key}, or nothing where the API is open. */}}
+{{- define "guided.testKey" -}}
+{{- if .Values.test.keySecret.name -}}
+{{ toYaml .Values.test.keySecret }}
+{{- else if and .Values.auth.existingSecret .Values.auth.key -}}
+{{ toYaml (dict "name" .Values.auth.existingSecret "key" .Values.auth.key) }}
+{{- end -}}
+{{- end -}}
+
+{{/* Processes that compile. The server would take a quarter of the host's CPUs: here it is of those that the pod asks for. */}}
+{{- define "guided.compileWorkers" -}}
+{{- $cpu := toString (dig "requests" "cpu" "0" .Values.resources) -}}
+{{- $whole := ternary (divf (float64 (trimSuffix "m" $cpu)) 1000) (float64 $cpu) (hasSuffix "m" $cpu) -}}
+{{- max 2 (int (floor (divf $whole 4))) -}}
+{{- end -}}
+
 {{- define "guided.containerSecurity" -}}
 allowPrivilegeEscalation: false
 capabilities:
@@ -125,6 +141,16 @@ seccompProfile:
 {{- if not (kindIs "string" $text) -}}
 {{- fail (printf "warmUp.constraints: %s has to be text" $name) -}}
 {{- end -}}
+{{- end -}}
+{{- if and $v.multiNode.enabled (not $v.indexCache.redis.existingSecret) -}}
+{{- fail "multiNode needs indexCache.redis.existingSecret: ranks on other nodes do not see the leader's disk, and find what it compiled there only" -}}
+{{- end -}}
+{{- $isOpened := or $v.ingress.enabled (ne $v.service.type "ClusterIP") -}}
+{{- if and $isOpened $v.networkPolicy.enabled (not $v.networkPolicy.from) -}}
+{{- fail "ingress.enabled and service.type other than ClusterIP bring callers from outside this namespace, whom the NetworkPolicy keeps out: name them in networkPolicy.from, such as the namespace of the ingress controller, or {ipBlock: {cidr: 0.0.0.0/0}} for everybody" -}}
+{{- end -}}
+{{- if and $v.auth.keysFile (not $v.auth.key) (not $v.test.keySecret.name) -}}
+{{- fail "helm test needs a key to send: auth.keysFile has digests only, so name a secret with one in test.keySecret, or set auth.key" -}}
 {{- end -}}
 {{- if and (or $v.auth.keysFile $v.auth.adminKey) (not $v.auth.existingSecret) -}}
 {{- fail "auth.keysFile and auth.adminKey are keys inside auth.existingSecret, which is empty" -}}

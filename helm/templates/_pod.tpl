@@ -63,6 +63,10 @@
   value: /cache/vllm
 - name: HOME
   value: /cache/home
+{{- if kindIs "invalid" $v.settings.compile_workers }}
+- name: GUIDED_COMPILE_WORKERS
+  value: {{ include "guided.compileWorkers" .root | quote }}
+{{- end }}
 {{- range $name, $value := $v.settings }}
 {{- if not (kindIs "invalid" $value) }}
 - name: GUIDED_{{ upper $name }}

@@ -235,7 +235,24 @@ def test_from_zero_the_router_calls_for_a_pod():
         in queries[2]
     )
     assert all('service="test-guided-server-pods"' in q for q in queries[:2])
-    assert all(q.endswith("or vector(0)") for q in queries)  # no series is no request, not an error
+    # Without pods their metrics are missing, and that is no load as long as the router's are there.
+    requests = (
+        'sum(haproxy_frontend_http_requests_total{namespace="ai",service="test-guided-server-router",proxy="openai"})'
+    )
+    assert all(q.endswith(f" or 0 * {requests}") for q in queries[:2])
+    assert "or" not in queries[2].split()
+
+
+def test_no_data_is_not_no_load():
+    """Whoever takes silence for idleness removes pods when Prometheus loses its targets."""
+    for manifests in (case("keda-zero"), case("production")):
+        scaler = find(manifests, "ScaledObject")["spec"]
+        for trigger in scaler["triggers"]:
+            assert trigger["metadata"]["ignoreNullValues"] == "false"
+            assert "vector(" not in trigger["metadata"]["query"]
+        assert scaler["fallback"]["behavior"] == "currentReplicasIfHigher"
+        if scaler["minReplicaCount"] > 0:
+            assert not any(" or " in t["metadata"]["query"] for t in scaler["triggers"])
 
 
 def test_queries_name_services_that_exist():
@@ -281,6 +298,62 @@ def test_a_group_of_nodes():
     assert find(case("multi-node"), "LeaderWorkerSet")["spec"]["leaderWorkerTemplate"]["size"] == 2
 
 
+@pytest.mark.parametrize(
+    ("sets", "workers"),
+    [
+        ((), "2"),
+        (("resources.requests.cpu=16",), "4"),
+        (("resources.requests.cpu=9500m",), "2"),
+        (("resources.requests.cpu=30", "settings.compile_workers=3"), "3"),
+    ],
+)
+def test_compile_workers_are_of_the_pod_and_not_of_its_node(sets, workers):
+    container = server_containers(render(None, *sets))[0]
+    given = [e["value"] for e in container["env"] if e["name"] == "GUIDED_COMPILE_WORKERS"]
+    assert given == [workers]
+
+
+def test_weights_from_s3_need_credentials():
+    """Of EKS Pod Identity, at a link-local address; the metadata service beside it stays closed."""
+
+    def addresses(manifests):
+        rules = find(manifests, "NetworkPolicy")["spec"]["egress"]
+        return [(to["ipBlock"]["cidr"], r["ports"]) for r in rules for to in r.get("to", []) if "ipBlock" in to]
+
+    allowed = ("169.254.170.23/32", [{"port": 80, "protocol": "TCP"}])
+    assert allowed in addresses(case("weights-s3"))
+    assert allowed not in addresses(case("single-gpu"))
+    https = find(case("weights-s3"), "NetworkPolicy")["spec"]["egress"][1]["to"][0]["ipBlock"]
+    assert https["except"] == ["169.254.0.0/16"]
+
+
+# --- helm test --------------------------------------------------------------------------------------------------------
+
+FILE_OF_KEYS = ("auth.existingSecret=s", "auth.key=", "auth.keysFile=keys.yaml")
+
+
+def test_the_test_sends_a_key_that_exists():
+    def key(*sets):
+        (container,) = find(render(None, *sets), "Pod")["spec"]["containers"]
+        return environment(container).get("API_KEY")
+
+    assert key() is None
+    assert key("auth.existingSecret=s") == {"secretKeyRef": {"name": "s", "key": "api-key"}}
+    assert key("auth.existingSecret=s", "auth.key=", "auth.adminKey=a") is None
+    assert key(*FILE_OF_KEYS, "test.keySecret.name=t") == {"secretKeyRef": {"name": "t", "key": "api-key"}}
+    assert "test.keySecret" in refusal(*(f'{name}="{value}"' for name, value in (s.split("=") for s in FILE_OF_KEYS)))
+
+
+@pytest.mark.parametrize("opened", ["ingress.enabled=true", 'service.type="LoadBalancer"', 'service.type="NodePort"'])
+def test_callers_from_outside_have_to_be_let_in(opened):
+    assert "networkPolicy.from" in refusal(opened)
+    pair = opened.replace('"', "")
+    assert find(render(None, pair, "networkPolicy.enabled=false"), "Service", "test-guided-server")
+    everybody = "networkPolicy.from[0].ipBlock.cidr=0.0.0.0/0"
+    rules = find(render(None, pair, everybody), "NetworkPolicy")["spec"]["ingress"]
+    assert {"ipBlock": {"cidr": "0.0.0.0/0"}} in rules[0]["from"]
+
+
 def test_ranks_may_talk_to_each_other():
     policy = find(case("multi-node"), "NetworkPolicy")["spec"]
     free = [rule for rule in policy["ingress"] if "ports" not in rule]
@@ -294,7 +367,8 @@ def test_ranks_may_talk_to_each_other():
         (("gpu.count=2",), "parallelism asks for 1 GPUs"),
         (("parallelism.tensor=2", "parallelism.pipeline=2", "gpu.count=2"), "asks for 4 GPUs"),
         (("multiNode.enabled=true", "gpu.enabled=false"), "gpu.enabled"),
-        (("multiNode.enabled=true", "parallelism.data=2"), "more replicas"),
+        (("multiNode.enabled=true", "parallelism.data=2", "gpu.count=2", "parallelism.tensor=2"), "more replicas"),
+        (("multiNode.enabled=true", "parallelism.tensor=2"), "indexCache.redis.existingSecret"),
         (('engine.args={"tensor-parallel-size": 2}',), "tensor-parallel-size is set by the chart"),
         (('weights.source="s3"',), "weights.s3.uri"),
         (('weights.source="gcs"',), "weights/source"),

@@ -179,6 +179,18 @@ def test_the_chart_takes_the_values_and_its_pods_fit_the_nodes(large, tmp_path):
     assert environment["GUIDED_COMPILE_SECONDS"] == "5"
 
 
+def test_pods_that_may_read_a_bucket_do_so_and_get_their_credentials(large, tmp_path):
+    path = tmp_path / "values.yaml"
+    path.write_text(large.tests()["weights_from_a_bucket"].outputs["helm_values"])
+    manifests = render(path)
+    pod = find(manifests, "Deployment", "guided")["spec"]["template"]["spec"]
+    fetch = next(c for c in pod["initContainers"] if c["name"] == "fetch-weights")
+    assert fetch["command"][-2:] == ["s3://models-of-example/Qwen/Qwen2.5-7B-Instruct", "/weights/model"]
+    assert "--served-model-name=Qwen/Qwen2.5-7B-Instruct" in pod["containers"][0]["args"]
+    egress = find(manifests, "NetworkPolicy", "guided-server")["spec"]["egress"]
+    assert any({"ipBlock": {"cidr": "169.254.170.23/32"}} in rule.get("to", []) for rule in egress)
+
+
 def test_checkov_finds_nothing_that_is_not_explained():
     folder = ROOT / "deploy" / "terraform"
     done = call("checkov", "-d", folder, "--framework", "terraform", "--compact", "--quiet", "-o", "json")

@@ -21,9 +21,13 @@ output "helm_values" {
   description = "Values of this project's chart: terraform output -raw helm_values > values.yaml"
   value = yamlencode({
     fullnameOverride = var.name
-    model            = { name = var.model }
-    settings         = { for name, text in var.settings : name => try(tonumber(text), tobool(text), text) }
-    auth             = { existingSecret = "${var.name}-server", key = "api-key" }
+    model            = var.weights_bucket == "" ? { name = var.model, servedName = "" } : { name = "/weights/model", servedName = var.model }
+    weights = {
+      source = var.weights_bucket == "" ? "emptyDir" : "s3"
+      s3     = { uri = var.weights_bucket == "" ? "" : "s3://${var.weights_bucket}/${var.model}" }
+    }
+    settings = { for name, text in var.settings : name => try(tonumber(text), tobool(text), text) }
+    auth     = { existingSecret = "${var.name}-server", key = "api-key" }
     indexCache = { redis = {
       existingSecret = "${var.name}-server"
       urlKey         = "cache-url"

@@ -85,7 +85,7 @@ variable "settings" {
 }
 
 variable "weights_bucket" {
-  description = "S3 bucket with weights that the pods may read; empty: weights come from Hugging Face"
+  description = "S3 bucket with the weights, below the model's name; the pods may read it and are told to. Empty: weights come from Hugging Face"
   type        = string
   default     = ""
 }

@@ -91,6 +91,19 @@ run "a_smaller_ceiling_reaches_both" {
   }
 }
 
+run "weights_from_a_bucket" {
+  command = apply
+
+  variables {
+    weights_bucket = "models-of-example"
+  }
+
+  assert {
+    condition     = yamldecode(output.helm_values).weights.s3.uri == "s3://models-of-example/Qwen/Qwen2.5-7B-Instruct"
+    error_message = "The pods that may read the bucket are told to."
+  }
+}
+
 run "an_unknown_setting_is_refused" {
   command = plan
 
