@@ -252,6 +252,22 @@ def test_plot(guided, tmp_path):
     assert "age" in found["svg"]
 
 
+PLOTS = re.findall(
+    r"^    \$ guided (plot .*) --output (\S+\.svg)$", (ROOT / "docs" / "cli.md").read_text(encoding="utf-8"), re.M
+)
+
+
+@pytest.mark.parametrize(("words", "picture"), PLOTS, ids=[picture for _, picture in PLOTS])
+def test_the_pictures_of_the_documentation_are_what_is_drawn_now(guided, words, picture):
+    """A picture that is out of date is drawn anew by the command above it."""
+    code, out, _ = guided(*shlex.split(words))
+    assert (code, out) == (0, (ROOT / "docs" / "pictures" / picture).read_text(encoding="utf-8"))
+
+
+def test_every_plot_of_the_documentation_has_its_command():
+    assert {picture for _, picture in PLOTS} == {"ipv4-port.svg", "weather.svg"}
+
+
 def test_a_title_that_is_no_text_is_refused(guided):
     code, _, said = guided("plot", "--regex", "a", "--title", "\udcff")
     assert code == 2 and "--title is not Unicode text" in said
