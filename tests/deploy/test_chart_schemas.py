@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+import copy
+import json
+import re
 
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.deploy import leader_worker_set
 from tests.deploy.tools import (
     CHART,
     VALUE_FILES,
     check,
     custom_resource_violations,
+    find,
     is_custom,
     kubernetes_violations,
     pod_templates,
@@ -60,8 +67,31 @@ def test_a_misspelt_field_of_a_custom_resource_is_found():
     assert "polingInterval" in found
 
 
+@pytest.mark.parametrize("more", [(), ("autoscaling.mode=keda", "autoscaling.maxReplicas=2"), ("replicas=3",)])
+def test_a_leader_worker_set_has_the_fields_of_its_api(more):
+    group = find(render(CHART / "ci" / "multi-node.yaml", *more), "LeaderWorkerSet")
+    Draft202012Validator(leader_worker_set.SCHEMA).validate(group)
+    used = set(re.findall(r"\$\((LWS_\w+)\)", json.dumps(group)))
+    assert used == {"LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX"} <= leader_worker_set.VARIABLES
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda spec: spec.update(startupPolicy="LeaderReadyFirst"),
+        lambda spec: spec.update(replica=2),
+        lambda spec: spec["leaderWorkerTemplate"].update(restartPolicy="Always"),
+        lambda spec: spec["leaderWorkerTemplate"].pop("workerTemplate"),
+        lambda spec: spec["leaderWorkerTemplate"].update(size=0),
+    ],
+)
+def test_a_spoilt_leader_worker_set_is_found(spoil):
+    group = copy.deepcopy(find(render(CHART / "ci" / "multi-node.yaml"), "LeaderWorkerSet"))
+    spoil(group["spec"])
+    assert not Draft202012Validator(leader_worker_set.SCHEMA).is_valid(group)
+
+
 def test_the_pods_of_a_leader_worker_set_are_pods():
-    """LeaderWorkerSet's own schema is in no registry that the tools come from; its pod templates are Kubernetes' own."""
     templates = pod_templates(render(CHART / "ci" / "multi-node.yaml"))
     groups = [(name, template) for name, template in templates.items() if name.startswith("LeaderWorkerSet")]
     assert len(groups) == 2

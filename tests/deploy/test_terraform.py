@@ -14,7 +14,17 @@ from server.bedrock.settings import BedrockSettings
 from server.bedrock.start import KEEP_ALIVE_SECONDS
 from server.settings import Settings
 from tests.deploy.terraform import MODULES, Terraform
-from tests.deploy.tools import CHART, ROOT, call, check, custom_resource_violations, find, kubernetes_violations, render
+from tests.deploy.tools import (
+    CHART,
+    KUBERNETES,
+    ROOT,
+    call,
+    check,
+    custom_resource_violations,
+    find,
+    kubernetes_violations,
+    render,
+)
 
 PLATFORM_SECONDS = 120
 EXPLAINED = {
@@ -177,6 +187,40 @@ def test_the_chart_takes_the_values_and_its_pods_fit_the_nodes(large, tmp_path):
     assert int(pod["containers"][0]["resources"]["limits"]["memory"].removesuffix("Gi")) <= 14
     environment = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
     assert environment["GUIDED_COMPILE_SECONDS"] == "5"
+
+
+def test_names_that_terraform_the_chart_and_the_readme_share(large, tmp_path):
+    """The secret, its keys, the namespace and the service account: each is written in two or three places that must agree."""
+    path = tmp_path / "values.yaml"
+    path.write_text(large.tests()["defaults"].outputs["helm_values"])
+    manifests = render(path)
+    pod = find(manifests, "Deployment", "guided")["spec"]["template"]["spec"]
+    test = find(manifests, "Pod")["spec"]
+    references = [
+        e["valueFrom"]["secretKeyRef"]
+        for container in (*pod["containers"], *test["containers"])
+        for e in container["env"]
+        if "secretKeyRef" in e.get("valueFrom", {})
+    ]
+    assert {reference["name"] for reference in references} == {"guided-server"}
+    used = {reference["key"] for reference in references}
+    kept = set(re.findall(r'^    "([a-z-]+)" +=', (large.module / "secrets.tf").read_text(encoding="utf-8"), re.M))
+    assert used == {"api-key", "cache-url", "signing-key"} <= kept
+    variables = (large.module / "variables.tf").read_text(encoding="utf-8")
+    default = {
+        name: re.search(rf'variable "{name}" {{.*?default +=\s*"([^"]+)"', variables, re.S)[1]
+        for name in ("name", "namespace", "kubernetes_version")
+    }
+    identity = (large.module / "secrets.tf").read_text(encoding="utf-8")
+    assert re.search(r"namespace +=\s*var.namespace\s+service_account +=\s*var.name", identity)
+    assert pod["serviceAccountName"] == default["name"]
+    assert default["kubernetes_version"] in KUBERNETES
+    readme = (ROOT / "deploy" / "README.md").read_text(encoding="utf-8")
+    create = re.search(r"kubectl create secret generic (\S+) -n (\S+) (.*?)\nrm ", readme, re.S)
+    assert create.group(1, 2) == ("guided-server", default["namespace"])
+    assert set(re.findall(r"--from-literal=([a-z-]+)=", create[3])) == used
+    install = re.search(r"helm upgrade --install (\S+) \S+ -n (\S+)", readme)
+    assert install.group(1, 2) == (default["name"], default["namespace"])
 
 
 def test_pods_that_may_read_a_bucket_do_so_and_get_their_credentials(large, tmp_path):
