@@ -27,6 +27,10 @@ from typing import Any
 from benchmarks.measure import percentile, table
 
 DATA = Path(__file__).parents[2] / "shared" / "maskbench-sample.jsonl.gz"
+WHERE = (
+    "name with --data a gzipped file of JSON lines with name, schema and tests, such as a sample of MaskBench's "
+    "(github.com/guidance-ai/jsonschemabench, folder maskbench), which is not part of this repository"
+)
 MEMORY_BYTES = 8 << 30  # address space of one engine's process
 Step = Callable[[int], bool]  # takes a token; was it allowed?
 Engine = Callable[
@@ -61,7 +65,7 @@ def main() -> None:
     for needed in (arguments.data, arguments.tokenizer / "tokenizer.json"):
         if not needed.exists():
             sys.exit(
-                f"{needed} is not there" + ("" if needed == arguments.data else ": run scripts/fetch_tokenizers.py")
+                f"{needed} is not there: " + (WHERE if needed == arguments.data else "run scripts/fetch_tokenizers.py")
             )
     cases = list(_cases(arguments.data, arguments.tokenizer))[:: arguments.every]
     workers = {name: Worker(name, arguments.tokenizer, arguments.seconds) for name in arguments.engines.split(",")}

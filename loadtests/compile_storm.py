@@ -23,7 +23,8 @@ from typing import Any
 import httpx
 import numpy as np
 
-from loadtests.requests import Streamed, resident_bytes, schemas, stream
+from loadtests.requests import Streamed, resident_bytes, stream
+from loadtests.sample_schemas import schemas
 from scripts.prepare_model import default_target
 from tests.live_server import LiveServer
 

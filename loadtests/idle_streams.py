@@ -1,6 +1,6 @@
 """In: an OpenAI endpoint; out: how the server holds many open streams that are mostly waiting for the engine.
 
-    python -m loadtests.idle_streams [--url http://127.0.0.1:8000] [--streams 1000] [--tokens 2]
+    python -m loadtests.idle_streams [--url http://127.0.0.1:8000] [--streams 200] [--tokens 2]
 
 All streams are opened at once; the engine takes as many as it takes, the others wait with their connections open. Meanwhile `/health` is
 asked ten times a second. Every stream has to end with an answer.
@@ -62,7 +62,7 @@ async def measure(server: LiveServer, streams: int, tokens: int) -> dict[str, An
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", help="a server that is running; without it `make serve` is started and stopped")
-    parser.add_argument("--streams", type=int, default=1000)
+    parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=2)
     args = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -4,7 +4,8 @@
 
 Constrained requests go on all the time, known constraints and new ones, while each misfortune happens in turn. `failed` are requests that
 did not end in a complete answer, `wrong` are answers that do not satisfy their constraint. The disk is a small file system of its own,
-where this may be mounted (root); otherwise that part is left out, and the result says so.
+where this may be mounted (root); otherwise that part is left out, and the result says so. There is no --url: what is killed and damaged
+here has to be this test's own.
 """
 
 from __future__ import annotations

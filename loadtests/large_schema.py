@@ -1,6 +1,6 @@
 """In: a model; out: what one request with a very large schema does to the streams of its batch, as JSON.
 
-    python -m loadtests.large_schema [--properties 16000] [--streams 8]
+    python -m loadtests.large_schema [--url http://127.0.0.1:8000] [--properties 16000] [--streams 8]
 
 A schema of thousands of optional properties has an index that never closes and states that take long. Plain streams decode; then they
 decode again beside a request with this schema. The longest time between two tokens of any stream is what counts.
@@ -84,9 +84,13 @@ async def measure(server: LiveServer, properties: int, count: int) -> dict[str, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", help="a server that is running; without it one with the embedded model is started")
     parser.add_argument("--properties", type=int, default=16_000)
     parser.add_argument("--streams", type=int, default=8)
     arguments = parser.parse_args()
+    if arguments.url:
+        print(json.dumps(asyncio.run(measure(LiveServer.at(arguments.url), arguments.properties, arguments.streams))))
+        return
     with tempfile.TemporaryDirectory() as name:
         environment = {"GUIDED_CACHE_DIR": name}
         with LiveServer.started(default_target(), Path(name) / "server.log", environment=environment) as server:

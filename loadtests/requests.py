@@ -6,7 +6,6 @@ import json
 import re
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -82,13 +81,3 @@ def resident_bytes(server: LiveServer) -> int:
     compiling = [p for p in gateway.children() if "guided.workers.nursery" in " ".join(p.cmdline())]
     own = [gateway, *compiling, *(worker for nursery in compiling for worker in nursery.children())]
     return sum(process.memory_info().rss for process in own)
-
-
-def schemas() -> list[dict[str, Any]]:
-    """Real schemas, the larger ones first."""
-    import gzip
-
-    path = Path(__file__).resolve().parent.parent.parent / "shared" / "maskbench-sample.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        found = [json.loads(line)["schema"] for line in file]
-    return sorted(found, key=lambda schema: -len(json.dumps(schema)))

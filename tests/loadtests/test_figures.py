@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import importlib
 import json
 
 import jsonschema
 import pytest
 
+from guided.compiler import build_network
+from guided.constraint import Constraint
+from guided.limits import Budget, Limits
+from loadtests import sample_schemas
 from loadtests.by_kind import KINDS, Seen, report
 from loadtests.compliance import TASKS, is_valid
 from loadtests.report import finish, median, percentiles, show
@@ -73,3 +79,40 @@ def test_the_last_line_is_json_and_names_the_machine(capsys):
     assert last["x"] == 1
     assert last["machine"]["cores"] >= 1
     assert lines[-2].split() == ["1", "-"]
+
+
+# --- schemas to load a server with ------------------------------------------------------------------------------------
+
+
+def test_without_a_file_the_schemas_are_made_up_and_somebody_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sample_schemas, "DEFAULT", tmp_path / "none.jsonl.gz")
+    found = sample_schemas.schemas()
+    assert "no real schemas" in capsys.readouterr().err
+    assert len({json.dumps(schema) for schema in found}) == len(found) == sample_schemas.MADE_UP
+    assert len(json.dumps(found[0])) > len(json.dumps(found[-1]))
+    for schema in found[::97]:
+        jsonschema.Draft202012Validator.check_schema(schema)
+        Constraint.json_schema(schema)
+
+
+def test_made_up_schemas_are_enforced_and_not_refused():
+    """Each shape, through the stage that refuses keywords; nothing is compiled."""
+    for number in range(40):
+        build_network(Constraint.json_schema(sample_schemas.made_up(number)), Budget(Limits()))
+
+
+def test_schemas_of_a_file(tmp_path, capsys):
+    path = tmp_path / "sample.jsonl.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"schema": {"enum": list(range(n))}}) + "\n" for n in (1, 3, 2))
+    assert [len(schema["enum"]) for schema in sample_schemas.schemas(path)] == [3, 2, 1]
+    assert capsys.readouterr().err == ""
+    with pytest.raises(FileNotFoundError):
+        sample_schemas.schemas(tmp_path / "other.gz")
+
+
+@pytest.mark.parametrize("name", ["compile_storm", "repeated_constraint"])
+def test_no_file_is_read_before_a_test_starts(name, monkeypatch):
+    """So that --help and a clone without data work."""
+    monkeypatch.setattr(sample_schemas, "schemas", lambda path=None: pytest.fail("read at import"))
+    importlib.reload(importlib.import_module(f"loadtests.{name}"))
