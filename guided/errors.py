@@ -52,6 +52,12 @@ class ConstraintError(ValueError):
             self.args = (self.describe(),)
         return self
 
+    def copy(self) -> Self:
+        """Another error that says the same: several who wait for one compilation may each change their own."""
+        other = type(self).__new__(type(self), *self.args)
+        other.__dict__.update(self.__dict__)
+        return other
+
     def describe(self) -> str:
         """The message with its place: a JSON pointer, or the offending line with a caret under the column."""
         text = self.message

@@ -14,7 +14,6 @@ from typing import Any
 from guided.constraint import Constraint
 from guided.errors import ConstraintError, InvalidConstraint, json_type
 from guided.vllm_adapters.params import KEY
-from guided.workers.messages import from_error, to_error
 from server import request_options
 from server.errors import RequestRefused, from_constraint_error
 from server.request_options import DEFAULTS, RequestOptions, read_options
@@ -63,7 +62,7 @@ class Wanted:
         for pointer, place in self.places.items():
             if error.pointer is not None and f"{error.pointer}/".startswith(f"{pointer}/"):
                 inside = error.pointer.removeprefix(pointer)
-                own = to_error(from_error(error))  # others who sent the same constraint wait for the same error
+                own = error.copy()  # others who sent the same constraint wait for the same error
                 own.pointer = None if inside == "" and error.column is not None else inside
                 return from_constraint_error(own, place)
         return from_constraint_error(error, self.field)

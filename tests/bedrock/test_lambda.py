@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 from server.bedrock import start
 from tests.bedrock.conftest import MODEL_ID
@@ -22,6 +24,16 @@ def event(method: str, path: str, body: object = None) -> dict[str, object]:
         "body": json.dumps(body) if body is not None else None,
         "isBase64Encoded": False,
     }
+
+
+def test_the_packages_of_the_engine_are_not_loaded():
+    """Neither by the gateway nor by its processes that check: its image has none of them."""
+    script = (
+        "import server.bedrock.start, server.bedrock.check_worker, sys; "
+        "print(sorted({'vllm', 'torch', 'numba', 'numpy', 'transformers', 'yaml'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_guided_request(bedrock, monkeypatch):

@@ -119,7 +119,7 @@ def test_the_packages_of_the_bedrock_image_are_all_it_needs(tmp_path):
         "PATH": "/usr/bin:/bin",
     }
     imports = (
-        "import awslambdaric, cost_report, server.bedrock.start, sys; "
+        "import awslambdaric, cost_report, server.bedrock.start, server.bedrock.check_worker, sys; "
         "print({'vllm', 'torch', 'numba', 'numpy'} & set(sys.modules))"
     )
     told = subprocess.run([python, "-c", imports], env=environment, capture_output=True, text=True, cwd=tmp_path)
