@@ -16,6 +16,7 @@ from vllm.entrypoints.serve.exception_handling.register import init_exception_ha
 from vllm.entrypoints.serve.middleware.register import init_entrypoints_middleware
 from vllm.entrypoints.serve.sagemaker.api_router import sagemaker_standards_bootstrap
 from vllm.plugins.endpoint_plugins.interface import attach_endpoint_plugins
+from vllm.tasks import SupportedTask
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.metrics.prometheus import get_prometheus_registry
 
@@ -66,11 +67,11 @@ async def create_app(
         load: of the engine, for routers that ask; None: they get no answer.
         backends: vLLM's own; None: requests that name one are refused.
     """
-    settings = settings or Settings()
+    settings, keys = settings or Settings(), keys or KeyRing()
     tasks = await engine.get_supported_tasks()
     app = FastAPI(title="guided-server", lifespan=lifespan, **_documentation(args))
     app.state.args = args
-    app.state.availability = availability = Availability(engine)
+    app.state.availability = Availability(engine)
     app.root_path = args.root_path or ""
     convention = convention_of(args.tool_call_parser, args.enable_auto_tool_choice, args.model)
     use_where_none_is_set(args, engine.model_config.hf_config.model_type)
@@ -82,6 +83,23 @@ async def create_app(
         tool_bytes=settings.constraint_bytes,
         backends=backends,
     )
+    _add_limits(app, settings, keys, load)
+    _add_routes(app, args, engine, tasks)
+    # Keys and request ids are ours: an empty key is none to vLLM, and keeps it from looking for one in the environment.
+    init_entrypoints_middleware(Namespace(**{**vars(args), **_OURS}), app, tasks)
+    app.add_middleware(OpenAIErrors)  # the last ones are the outermost
+    await _add_observation(app, engine, compile_service)
+    app = sagemaker_standards_bootstrap(app)
+    await init_app_state(engine, app.state, args, tasks)
+    think_first(app.state, compile_service)  # before the next one, which looks at what this one has taken apart
+    serve_honestly(app.state)
+    refuse_before_streaming(app.state, engine)
+    app.state.compile_service = compile_service
+    return app
+
+
+def _add_limits(app: FastAPI, settings: Settings, keys: KeyRing, load: Load | None) -> None:
+    """What a request has to pass before it is parsed."""
     app.add_middleware(
         BodyLimits,
         most_bytes=settings.body_bytes,
@@ -93,12 +111,16 @@ async def create_app(
         app.add_middleware(LoadReports, load=load)
     app.add_middleware(
         Gate,
-        keys=keys or KeyRing(),
-        availability=availability,
+        keys=keys,
+        availability=app.state.availability,
         allowance=settings.allowance,
         open_paths=settings.paths_without_key,
         admin_port=settings.admin_port is not None,
     )
+
+
+def _add_routes(app: FastAPI, args: Namespace, engine: GuidedEngine, tasks: tuple[SupportedTask, ...]) -> None:
+    """vLLM's and ours, and the answers to what goes wrong in them."""
     register_api_routers(args, app, tasks, engine.model_config)
     app.include_router(guided.router)
     app.include_router(models.router)
@@ -109,9 +131,10 @@ async def create_app(
     init_exception_handler(app)
     install_handlers(app)
     app.exception_handler(EngineDeadError)(_engine_died)
-    # Keys and request ids are ours: an empty key is none to vLLM, and keeps it from looking for one in the environment.
-    init_entrypoints_middleware(Namespace(**{**vars(args), **_OURS}), app, tasks)
-    app.add_middleware(OpenAIErrors)  # the last ones are the outermost
+
+
+async def _add_observation(app: FastAPI, engine: GuidedEngine, compile_service: CompileService) -> None:
+    """Metrics and, where they are wanted, traces."""
     registry = get_prometheus_registry()
     registry.register(CompileMetrics(compile_service))
     registry.register(MaskMetrics(engine.vllm_config.instance_id))
@@ -119,13 +142,6 @@ async def create_app(
     app.add_middleware(
         ObservingMiddleware, record=[RequestMetrics(registry).record], around=None if tracing is None else tracing.span
     )
-    app = sagemaker_standards_bootstrap(app)
-    await init_app_state(engine, app.state, args, tasks)
-    think_first(app.state, compile_service)  # before the next one, which looks at what this one has taken apart
-    serve_honestly(app.state)
-    refuse_before_streaming(app.state, engine)
-    app.state.compile_service = compile_service
-    return app
 
 
 def _documentation(args: Namespace) -> dict[str, Any]:

@@ -224,16 +224,7 @@ async def verified(
                         continue
                     del seen[-1]
                     if continuation is None or not await _explored(compiled, seen, caller, len(continuation.tokens)):
-                        if filters:
-                            cause = " and ".join(filters)
-                            raise VLLMValidationError(
-                                f"request {request_id} could not be completed: its {cause} leave no token that its constraint allows",
-                                parameter=filters[0],
-                            )
-                        logger.error(
-                            "request %s ended after %d tokens, its constraint incomplete", request_id, len(seen)
-                        )
-                        raise GenerationError(f"request {request_id} could not be completed under its constraint")
+                        raise _incomplete(request_id, len(seen), filters)
                     broken_off = output
                 if broken_off is None:
                     yield output
@@ -244,6 +235,15 @@ async def verified(
         if rest is not None:
             yield rest
         outputs = continuation.go_on()
+
+
+def _incomplete(request_id: str, tokens: int, filters: Sequence[str]) -> Exception:
+    if filters:
+        cause = " and ".join(filters)
+        message = f"request {request_id} could not be completed: its {cause} leave no token that its constraint allows"
+        return VLLMValidationError(message, parameter=filters[0])
+    logger.error("request %s ended after %d tokens, its constraint incomplete", request_id, tokens)
+    return GenerationError(f"request {request_id} could not be completed under its constraint")
 
 
 def held_back(text: str, tokens: list[int], decode: Callable[[list[int]], str]) -> str:

@@ -21,13 +21,8 @@ from server.request_options import DEFAULTS, RequestOptions, read_options
 Body = Mapping[str, Any]
 
 REFERENCE = "guided_ref"  # a constraint that was compiled before, by its digest
-BACKENDS = (
-    "guided",
-    "xgrammar",
-    "guidance",
-    "outlines",
-    "auto",
-)  # this server's own, and those of vLLM: see `handover`
+VLLM_BACKENDS = ("xgrammar", "guidance", "outlines", "auto")  # see `handover`
+BACKENDS = ("guided", *VLLM_BACKENDS)  # with this server's own
 OTHER_FIELDS = (REFERENCE, "guided_whitespace_pattern", "guided_decoding_backend", "guided_options")
 JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order", "escapes")
 SWITCHES = ("json_object", "disable_any_whitespace", "disable_additional_properties")  # of structured_outputs

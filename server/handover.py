@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from guided.constraint import Constraint
 from server.errors import RequestRefused
-from server.guided_fields import Wanted, refuse_contradictions
+from server.guided_fields import VLLM_BACKENDS, Wanted, refuse_contradictions
 
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams
 
 FIELD = "guided_decoding_backend"
-NAMES = ("xgrammar", "guidance", "outlines", "auto")
 
 _DEFAULT_OPTIONS: tuple[dict[str, Any], ...] = ({}, Constraint.json_schema({}).options)
 _KINDS = ("json", "regex", "choice", "grammar")
@@ -30,7 +29,7 @@ class HandedOver:
     """The constraint of the request at hand, where vLLM enforces it.
 
     Attributes:
-        backend: one of NAMES.
+        backend: one of VLLM_BACKENDS.
         field: the request field of the constraint.
         constraint: as the request says it, without options.
         outputs: what the engine is given for it; None until the backend has taken it.
@@ -52,7 +51,7 @@ class HandedOver:
 def named_backend(body: Mapping[str, Any]) -> str | None:
     """The backend of vLLM that a request names; None for this server's own."""
     name = body.get(FIELD)
-    return name if name in NAMES else None
+    return name if name in VLLM_BACKENDS else None
 
 
 def hand_over(body: Mapping[str, Any], wanted: Wanted, backend: str, *, with_tools: bool = False) -> HandedOver:

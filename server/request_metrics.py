@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from server.observation import UNCONSTRAINED, Observation
 
+_KIND = ["kind"]
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5)
 _SHARES = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1)
@@ -26,58 +27,30 @@ class RequestMetrics:
             "guided_refused_requests_total", "Requests answered with an error, by its code", ["code"], registry=registry
         )
         self._truncated = Counter(
-            "guided_truncated_answers_total", "Constrained answers that max_tokens ended", ["kind"], registry=registry
+            "guided_truncated_answers_total", "Constrained answers that max_tokens ended", _KIND, registry=registry
         )
         self._bound = Counter(
             "guided_budget_bound_answers_total",
             "Complete constrained answers that used all of their max_tokens",
-            ["kind"],
+            _KIND,
             registry=registry,
         )
+        about = "From a constraint to its index, by where the index was found"
         self._waited = Histogram(
-            "guided_constraint_wait_seconds",
-            "From a constraint to its index, by where the index was found",
-            ["tier"],
-            buckets=_WAITING_SECONDS,
-            registry=registry,
+            "guided_constraint_wait_seconds", about, ["tier"], buckets=_WAITING_SECONDS, registry=registry
         )
-        self._first = Histogram(
-            "guided_time_to_first_token_seconds",
-            "From the arrival of a constrained request, its compilation included",
-            ["kind"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._between = Histogram(
-            "guided_inter_token_seconds",
-            "Mean time between the tokens of one constrained answer",
-            ["kind"],
-            buckets=_SHORT_SECONDS,
-            registry=registry,
-        )
-        self._mass = Histogram(
-            "guided_allowed_mass",
-            "Mean probability that the model gave to what the masks of one answer allowed, of requests that asked for a report",
-            ["kind"],
-            buckets=_SHARES,
-            registry=registry,
-        )
-        self._least_mass = Histogram(
-            "guided_least_allowed_mass", "The least of them in one answer", ["kind"], buckets=_SHARES, registry=registry
-        )
-        self._forced = Counter(
-            "guided_forced_tokens_total",
-            "Tokens of these answers that were the only ones allowed",
-            ["kind"],
-            registry=registry,
-        )
-        self._whole = Histogram(
-            "guided_request_seconds",
-            "Constrained requests that were answered, from arrival to the last byte",
-            ["kind"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
+        about = "From the arrival of a constrained request, its compilation included"
+        self._first = Histogram("guided_time_to_first_token_seconds", about, _KIND, buckets=_SECONDS, registry=registry)
+        about = "Mean time between the tokens of one constrained answer"
+        self._between = Histogram("guided_inter_token_seconds", about, _KIND, buckets=_SHORT_SECONDS, registry=registry)
+        about = "Mean probability that the model gave to what the masks of one answer allowed, of requests that asked for a report"
+        self._mass = Histogram("guided_allowed_mass", about, _KIND, buckets=_SHARES, registry=registry)
+        about = "The least of them in one answer"
+        self._least_mass = Histogram("guided_least_allowed_mass", about, _KIND, buckets=_SHARES, registry=registry)
+        about = "Tokens of these answers that were the only ones allowed"
+        self._forced = Counter("guided_forced_tokens_total", about, _KIND, registry=registry)
+        about = "Constrained requests that were answered, from arrival to the last byte"
+        self._whole = Histogram("guided_request_seconds", about, _KIND, buckets=_SECONDS, registry=registry)
 
     def record(self, seen: Observation) -> None:
         """Counts a request that is over."""

@@ -44,76 +44,75 @@ def switched_off(parser_class: type[Parser], tokenizer: Any, template_options: d
 
 def taking_apart(parser_class: type[Parser]) -> type[Parser]:
     """The same parser, for constrained answers too."""
+    return type(parser_class.__name__, (SectionsParser, parser_class), {})
 
-    class SectionsParser(parser_class):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options)
-            pending = pending_constraint.get()
-            self._pending = pending if isinstance(pending, Pending) else None
-            self._splitter: Splitter | None = None
 
-        @property
-        def _sections(self) -> Sections | None:
-            """Known when the prompt is, and that is after the parser."""
-            return None if self._pending is None else self._pending.sections
+class SectionsParser(Parser):
+    """In front of a parser, which gets what belongs to the answer."""
 
-        def parse(
-            self,
-            model_output: str,
-            request: Any,
-            enable_auto_tools: bool = False,
-            model_output_token_ids: Sequence[int] = (),
-        ) -> Parsed:
-            if self._sections is None:
-                return super().parse(model_output, request, enable_auto_tools, model_output_token_ids)
-            splitter = Splitter(self._sections)
-            thinking, answer = map("".join, zip(splitter.feed(model_output), splitter.finish(), strict=True))
-            content = answer if answer or splitter.in_answer else None
-            calls: list[FunctionCall] | None = []
-            if may_call(request):
-                self._initialize_history_tool_call_cnt(request)
-                calls, content = self._extract_tool_calls(content, request, enable_auto_tools)
-            return thinking or None, content, calls
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        pending = pending_constraint.get()
+        self._pending = pending if isinstance(pending, Pending) else None
+        self._splitter: Splitter | None = None
 
-        def parse_delta(
-            self,
-            delta_text: str,
-            delta_token_ids: list[int],
-            request: Any,
-            prompt_token_ids: list[int] | None = None,
-            *,
-            finished: bool,
-        ) -> DeltaMessage | None:
-            parse_delta = partial(super().parse_delta, request=request, finished=finished)
-            state = self._stream_state
-            if self._sections is None or (
-                self._splitter is None and state.reasoning_ended
-            ):  # the answer alone is parsed
-                return parse_delta(delta_text, delta_token_ids, prompt_token_ids=prompt_token_ids)
-            self._splitter = self._splitter or Splitter(self._sections)
-            before = self._splitter.in_answer
-            thinking, answer = self._splitter.feed(delta_text)
-            if finished:
-                rest = self._splitter.finish()
-                thinking, answer = thinking + rest[0], answer + rest[1]
-            delta = DeltaMessage(content=answer) if answer else None
-            if may_call(request) and (answer or self._splitter.in_answer):
-                state.reasoning_ended = state.prompt_reasoning_checked = True
-                token_ids = delta_token_ids if before else self._encoded(answer)
-                delta = parse_delta(answer, token_ids)
-            if thinking and request.include_reasoning:
-                delta = delta or DeltaMessage()
-                delta.reasoning = thinking
-            return delta
+    @property
+    def _sections(self) -> Sections | None:
+        """Known when the prompt is, and that is after the parser."""
+        return None if self._pending is None else self._pending.sections
 
-        def _encoded(self, text: str) -> list[int]:
-            return self.model_tokenizer.encode(text, add_special_tokens=False) if text else []
+    def parse(
+        self,
+        model_output: str,
+        request: Any,
+        enable_auto_tools: bool = False,
+        model_output_token_ids: Sequence[int] = (),
+    ) -> Parsed:
+        if self._sections is None:
+            return super().parse(model_output, request, enable_auto_tools, model_output_token_ids)
+        splitter = Splitter(self._sections)
+        thinking, answer = map("".join, zip(splitter.feed(model_output), splitter.finish(), strict=True))
+        content = answer if answer or splitter.in_answer else None
+        calls: list[FunctionCall] | None = []
+        if may_call(request):
+            self._initialize_history_tool_call_cnt(request)
+            calls, content = self._extract_tool_calls(content, request, enable_auto_tools)
+        return thinking or None, content, calls
 
-        def count_reasoning_tokens(self, token_ids: Sequence[int]) -> int:
-            if self._sections is None:
-                return super().count_reasoning_tokens(token_ids)
-            decode = partial(self.model_tokenizer.decode, skip_special_tokens=False)
-            return self._sections.count(token_ids, decode)
+    def parse_delta(
+        self,
+        delta_text: str,
+        delta_token_ids: list[int],
+        request: Any,
+        prompt_token_ids: list[int] | None = None,
+        *,
+        finished: bool,
+    ) -> DeltaMessage | None:
+        parse_delta = partial(super().parse_delta, request=request, finished=finished)
+        state = self._stream_state
+        if self._sections is None or (self._splitter is None and state.reasoning_ended):  # the answer alone is parsed
+            return parse_delta(delta_text, delta_token_ids, prompt_token_ids=prompt_token_ids)
+        self._splitter = self._splitter or Splitter(self._sections)
+        before = self._splitter.in_answer
+        thinking, answer = self._splitter.feed(delta_text)
+        if finished:
+            rest = self._splitter.finish()
+            thinking, answer = thinking + rest[0], answer + rest[1]
+        delta = DeltaMessage(content=answer) if answer else None
+        if may_call(request) and (answer or self._splitter.in_answer):
+            state.reasoning_ended = state.prompt_reasoning_checked = True
+            token_ids = delta_token_ids if before else self._encoded(answer)
+            delta = parse_delta(answer, token_ids)
+        if thinking and request.include_reasoning:
+            delta = delta or DeltaMessage()
+            delta.reasoning = thinking
+        return delta
 
-    SectionsParser.__name__ = SectionsParser.__qualname__ = parser_class.__name__
-    return SectionsParser
+    def _encoded(self, text: str) -> list[int]:
+        return self.model_tokenizer.encode(text, add_special_tokens=False) if text else []
+
+    def count_reasoning_tokens(self, token_ids: Sequence[int]) -> int:
+        if self._sections is None:
+            return super().count_reasoning_tokens(token_ids)
+        decode = partial(self.model_tokenizer.decode, skip_special_tokens=False)
+        return self._sections.count(token_ids, decode)

@@ -9,12 +9,11 @@ from typing import Any
 from guided.constraint import Constraint
 from guided.errors import ConstraintError
 from server.errors import RequestRefused, from_constraint_error
-from server.guided_fields import Wanted
+from server.guided_fields import JSON_OPTIONS, Wanted
 from server.tools.conventions import Convention, Format
 from server.tools.request import Tool, ToolRequest, schema_text
 
 FIELD = "tools"
-_JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order", "escapes")
 
 
 def joined(tools: ToolRequest, convention: Convention, other: Wanted | None) -> Wanted | None:
@@ -64,7 +63,7 @@ def _refuse_promises(tools: ToolRequest) -> None:
 
 
 def _either(tools: ToolRequest, convention: Convention, other: Wanted) -> Constraint:
-    options = {name: value for name, value in other.constraint.options.items() if name in _JSON_OPTIONS}
+    options = {name: value for name, value in other.constraint.options.items() if name in JSON_OPTIONS}
     elements = [_calls(convention, tools), _as_format(other)]
     return _tag({"type": "or", "elements": elements}, options)
 

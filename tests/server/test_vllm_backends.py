@@ -16,7 +16,8 @@ from guided.constraint import Constraint
 from guided.limits import Limits
 from guided.workers import Overloaded, PoolOptions
 from server.errors import RequestRefused
-from server.handover import NAMES, HandedOver
+from server.guided_fields import VLLM_BACKENDS
+from server.handover import HandedOver
 from server.vllm_backends import VllmBackends
 from tests.workers.live_pool import loop
 
@@ -72,7 +73,7 @@ def tokenizer(model_folder):
 
 
 @pytest.mark.parametrize("kind", CONSTRAINTS)
-@pytest.mark.parametrize("backend", NAMES)
+@pytest.mark.parametrize("backend", VLLM_BACKENDS)
 def test_the_engine_is_given_what_vllm_would_give_it(ask, tokenizer, backend, kind):
     handed = HandedOver(backend, "field", CONSTRAINTS[kind])
     params = SamplingParams(structured_outputs=StructuredOutputsParams(**handed.in_vllms_words()))
@@ -88,7 +89,7 @@ def test_the_engine_is_given_what_vllm_would_give_it(ask, tokenizer, backend, ki
     assert ask(backend, CONSTRAINTS[kind]) == params.structured_outputs
 
 
-@pytest.mark.parametrize("backend", NAMES)
+@pytest.mark.parametrize("backend", VLLM_BACKENDS)
 def test_what_a_backend_does_not_take(ask, backend):
     for _ in range(2):  # found out, and remembered
         with pytest.raises(RequestRefused, match=f"field: vLLM's {backend} backend does not take it") as caught:
