@@ -33,6 +33,7 @@ from server.keys import KeyRing
 from server.load import Load, LoadReports
 from server.mask_metrics import MaskMetrics
 from server.observing_middleware import ObservingMiddleware
+from server.pressure_sample import PressureSample
 from server.request_metrics import RequestMetrics
 from server.responses import refuse_before_streaming
 from server.routes import guided, models, probes
@@ -88,7 +89,7 @@ async def create_app(
     # Keys and request ids are ours: an empty key is none to vLLM, and keeps it from looking for one in the environment.
     init_entrypoints_middleware(Namespace(**{**vars(args), **_OURS}), app, tasks)
     app.add_middleware(OpenAIErrors)  # the last ones are the outermost
-    await _add_observation(app, engine, compile_service)
+    await _add_observation(app, engine, compile_service, settings.measured_every)
     app = sagemaker_standards_bootstrap(app)
     await init_app_state(engine, app.state, args, tasks)
     think_first(app.state, compile_service)  # before the next one, which looks at what this one has taken apart
@@ -133,15 +134,17 @@ def _add_routes(app: FastAPI, args: Namespace, engine: GuidedEngine, tasks: tupl
     app.exception_handler(EngineDeadError)(_engine_died)
 
 
-async def _add_observation(app: FastAPI, engine: GuidedEngine, compile_service: CompileService) -> None:
+async def _add_observation(
+    app: FastAPI, engine: GuidedEngine, compile_service: CompileService, measured_every: int
+) -> None:
     """Metrics and, where they are wanted, traces."""
     registry = get_prometheus_registry()
     registry.register(CompileMetrics(compile_service))
     registry.register(MaskMetrics(engine.vllm_config.instance_id))
     tracing = Tracing(trace.get_tracer("guided-server")) if await engine.is_tracing_enabled() else None
-    app.add_middleware(
-        ObservingMiddleware, record=[RequestMetrics(registry).record], around=None if tracing is None else tracing.span
-    )
+    metrics = RequestMetrics(registry)
+    engine.sample = PressureSample(measured_every, engine.reports, metrics.measured)
+    app.add_middleware(ObservingMiddleware, record=[metrics.record], around=None if tracing is None else tracing.span)
 
 
 def _documentation(args: Namespace) -> dict[str, Any]:

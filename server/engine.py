@@ -35,6 +35,7 @@ from server.compile_service import NOBODY, Compiled
 from server.continuation import Continuation, can_continue
 from server.handover import HandedOver
 from server.observation import current, watched
+from server.pressure_sample import PressureSample
 from server.report import Report
 from server.request_options import DEFAULTS, RequestOptions, refuse_small_budget
 from server.thinking.sections import Sections
@@ -75,7 +76,14 @@ pending_constraint: ContextVar[Pending | HandedOver | None] = ContextVar("pendin
 
 
 class GuidedEngine(AsyncLLM):
-    """vLLM's engine client, whose generations obey the request's constraint."""
+    """vLLM's engine client, whose generations obey the request's constraint.
+
+    Attributes:
+        reports: what the worker measured.
+        sample: chooses answers that are measured though nobody asked; None: none is.
+    """
+
+    sample: PressureSample | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -84,7 +92,7 @@ class GuidedEngine(AsyncLLM):
         # Where an index ends, not all hosts would find the file with what comes after.
         one_host = self.vllm_config.parallel_config.nnodes == 1
         self._breaks_off = one_host and not self.vllm_config.use_v2_model_runner
-        self._reports = Reports()
+        self.reports = Reports()
 
     def generate(
         self, prompt: Any, sampling_params: SamplingParams, request_id: str, **options: Any
@@ -92,7 +100,8 @@ class GuidedEngine(AsyncLLM):
         """Raises VLLMValidationError or RequestRefused at once, not at the first output: routes then answer with a status."""
         pending = self.admit(prompt, sampling_params)
         may_break_off = self._breaks_off and can_continue(prompt, sampling_params)
-        params = with_constraint(sampling_params, pending, request_id, may_break_off=may_break_off)
+        report = self._report_name(pending, sampling_params)
+        params = with_constraint(sampling_params, pending, request_id, may_break_off=may_break_off, report=report)
 
         def begin(prompt: Any, params: SamplingParams, request_id: str) -> AsyncGenerator[RequestOutput, None]:
             return AsyncLLM.generate(self, prompt, params, request_id, **options)
@@ -115,9 +124,19 @@ class GuidedEngine(AsyncLLM):
             decode=self.renderer.get_tokenizer().decode,
         )
         if pending.report is not None:
-            answers = pending.report.filled(answers, self._reports, deltas=deltas)
+            answers = pending.report.filled(answers, self.reports, deltas=deltas)
+        elif report is not None and self.sample is not None:
+            answers = self.sample.followed(answers, report, pending.compiled.constraint.kind, deltas=deltas)
         seen = current.get()
         return answers if seen is None else watched(answers, seen, params.max_tokens, deltas=deltas)
+
+    def _report_name(self, pending: Pending | HandedOver | None, params: SamplingParams) -> str | None:
+        """Under which the worker is to report; None: it measures nothing."""
+        if not isinstance(pending, Pending):
+            return None
+        if pending.report is not None:
+            return pending.report.name
+        return None if self.sample is None or params.n != 1 else self.sample.name()
 
     def admit(self, prompt: Any, params: SamplingParams) -> Pending | HandedOver | None:
         """The constraint of the request at hand, taken; what `generate` would refuse only at its first output is refused now.
@@ -138,12 +157,18 @@ class GuidedEngine(AsyncLLM):
 
 
 def with_constraint(
-    params: SamplingParams, pending: Pending | HandedOver | None, request_id: str, *, may_break_off: bool = False
+    params: SamplingParams,
+    pending: Pending | HandedOver | None,
+    request_id: str,
+    *,
+    may_break_off: bool = False,
+    report: str | None = None,
 ) -> SamplingParams:
     """`params` with the constraint in `extra_args` and without vLLM's own structured outputs.
 
     Args:
         may_break_off: see `server.continuation`.
+        report: under which the worker reports what it measures; None: it measures nothing.
 
     Raises:
         VLLMValidationError: vLLM made a constraint of its own out of the request (a tool's schema), which we do not enforce.
@@ -168,7 +193,7 @@ def with_constraint(
         request_id,
         fit_budget=pending.options.fit_budget,
         may_break_off=may_break_off,
-        report=None if pending.report is None else pending.report.name,
+        report=report,
     )
     return params
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from guided.vllm_adapters.reports import Measured
 from server.observation import UNCONSTRAINED, Observation
 
 _KIND = ["kind"]
@@ -43,7 +44,9 @@ class RequestMetrics:
         self._first = Histogram("guided_time_to_first_token_seconds", about, _KIND, buckets=_SECONDS, registry=registry)
         about = "Mean time between the tokens of one constrained answer"
         self._between = Histogram("guided_inter_token_seconds", about, _KIND, buckets=_SHORT_SECONDS, registry=registry)
-        about = "Mean probability that the model gave to what the masks of one answer allowed, of requests that asked for a report"
+        about = (
+            "Mean probability that the model gave to what the masks of one answer allowed, of those that were measured"
+        )
         self._mass = Histogram("guided_allowed_mass", about, _KIND, buckets=_SHARES, registry=registry)
         about = "The least of them in one answer"
         self._least_mass = Histogram("guided_least_allowed_mass", about, _KIND, buckets=_SHARES, registry=registry)
@@ -71,8 +74,12 @@ class RequestMetrics:
                     seconds = answer.stats.last_token_ts - answer.stats.first_token_ts
                     self._between.labels(seen.kind).observe(seconds / (answer.tokens - 1))
         if seen.measured is not None:
-            self._mass.labels(seen.kind).observe(seen.measured.mean)
-            self._least_mass.labels(seen.kind).observe(seen.measured.least)
-            self._forced.labels(seen.kind).inc(seen.measured.forced)
+            self.measured(seen.kind, seen.measured)
         if seen.kind != UNCONSTRAINED and seen.answers and not seen.broke:
             self._whole.labels(seen.kind).observe(seen.end - seen.begin)
+
+    def measured(self, kind: str, measured: Measured) -> None:
+        """Counts the masks of one answer."""
+        self._mass.labels(kind).observe(measured.mean)
+        self._least_mass.labels(kind).observe(measured.least)
+        self._forced.labels(kind).inc(measured.forced)

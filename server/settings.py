@@ -83,6 +83,12 @@ class Settings(BaseSettings):
         default="text", description="of the logs; json: one object a line, with request id and caller"
     )
 
+    measured_every: int = Field(
+        default=16,
+        ge=0,
+        description="of so many constrained answers one is measured for the metrics of pressure, beside those with a report; 0: none is",
+    )
+
     # one constraint
     constraint_bytes: int = Field(default=2 << 20, ge=1, description="size of one constraint, UTF-8")
     max_states: int = Field(default=250_000, ge=1, description="automaton states of one constraint")
