@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -78,3 +80,16 @@ def test_where_an_index_came_from(server):
     assert waited() == [before[0] + 1, before[1] + 1]
     assert value(server, "guided_index_states_count") == states + 1
     assert value(server, "guided_compilation_seconds_count") == value(server, "guided_compilations_total")
+
+
+def test_what_masks_cost_and_leave(server):
+    """Of every step, and of one answer in 16 that nobody asked about."""
+    names = ("guided_mask_seconds_count", "guided_mask_seconds_sum", "guided_allowed_mass_count")
+    before = [value(server, name) for name in names]
+    for _ in range(16):
+        assert complete(server, guided_regex="[a-z]{3}") == 200
+    deadline = time.monotonic() + 10
+    while (after := [value(server, name) for name in names])[2] == before[2] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert after[0] >= before[0] + 16 and after[1] > before[1] and after[2] > before[2]
+    assert value(server, "guided_forced_tokens_total", kind="regex") > 0, "the stop token is one"
