@@ -114,7 +114,7 @@ class _Gateway:
         try:
             async with asyncio.timeout(settings.request_seconds):
                 body = await _body(request, settings.body_bytes)
-                conversation, answer = await _until_it_leaves(request, self._answered(body, spent, record))
+                conversation, answer = await _until_it_leaves(request, self._answered(body, caller, spent, record))
         except TimeoutError as error:
             message = f"there was no answer within {settings.request_seconds:g} s"
             raise RequestRefused(message, "timeout", None, 504) from error
@@ -124,10 +124,10 @@ class _Gateway:
         response.headers.update(headers)
         return response
 
-    async def _answered(self, body: dict[str, Any], spent: Spent, record: dict[str, Any]) -> _Answered:
+    async def _answered(self, body: dict[str, Any], caller: str, spent: Spent, record: dict[str, Any]) -> _Answered:
         settings = self.settings
         conversation = await read_request(
-            body, self.checker, max_tokens=settings.max_tokens, strict=settings.strict_tools
+            body, self.checker.of(caller), max_tokens=settings.max_tokens, strict=settings.strict_tools
         )
         record |= {"model": conversation.model, "constraint": conversation.kind}
         key = conversation.cache_key(settings.models.get(conversation.model))

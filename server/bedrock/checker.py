@@ -12,9 +12,11 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
+from weakref import WeakValueDictionary
 
 from server.errors import RequestRefused
 
@@ -34,10 +36,19 @@ class Checker:
         self._seconds = seconds
         self._threads = ThreadPoolExecutor(processes, "check")  # bounds the processes; questions wait in its queue
         self._idle: list[_Process] = []
+        self._most_of_one = max(1, processes - 1)
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # caller -> its free turns
 
     def start(self) -> None:
         """Starts a process before there is a question for it."""
         self._idle.append(_Process())
+
+    def of(self, caller: str) -> CallersChecker:
+        """The same for one caller, who leaves a process to the others, if there is more than one."""
+        turns = self._turns.get(caller)
+        if turns is None:
+            turns = self._turns[caller] = asyncio.Semaphore(self._most_of_one)
+        return CallersChecker(self, turns)
 
     async def prepared(self, schema: Any, field: str, *, closed: bool) -> Any:
         """The schema that is really checked, see `schema_check.checked`.
@@ -83,6 +94,22 @@ class Checker:
             process = _Process()
         self._idle.append(process)
         return None if told is None else json.loads(told)
+
+
+@dataclass(frozen=True, slots=True)
+class CallersChecker:
+    """What one caller has of a checker; arguments and errors are those of `Checker`."""
+
+    checker: Checker
+    turns: asyncio.Semaphore
+
+    async def prepared(self, schema: Any, field: str, *, closed: bool) -> Any:
+        async with self.turns:
+            return await self.checker.prepared(schema, field, closed=closed)
+
+    async def problem(self, schema: Any, answer: Any, field: str) -> str | None:
+        async with self.turns:
+            return await self.checker.problem(schema, answer, field)
 
 
 class _Process:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from guided.constraint import Constraint
-from server.bedrock.checker import Checker
+from server.bedrock.checker import CallersChecker
 from server.bedrock.schema import Shape, shape_of
 from server.errors import RequestRefused
 from server.guided_fields import REFERENCE, read_constraint, without_constraint
@@ -80,7 +80,9 @@ class Conversation:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-async def read_request(body: Mapping[str, Any], checker: Checker, *, max_tokens: int, strict: bool) -> Conversation:
+async def read_request(
+    body: Mapping[str, Any], checker: CallersChecker, *, max_tokens: int, strict: bool
+) -> Conversation:
     """Raises RequestRefused: a field that Bedrock cannot honour, or a malformed one. Nothing is dropped."""
     _refuse_guided(body)
     wanted = read_constraint(body)

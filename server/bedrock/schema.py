@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from guided.constraint import Constraint
-from server.bedrock.checker import Checker
+from server.bedrock.checker import CallersChecker
 from server.errors import RequestRefused
 
 WRAPPED = "value"
@@ -35,7 +35,7 @@ class Shape:
     read: Callable[[Any], Awaitable[str]]
 
 
-async def shape_of(constraint: Constraint, field: str, checker: Checker) -> Shape:
+async def shape_of(constraint: Constraint, field: str, checker: CallersChecker) -> Shape:
     """Raises RequestRefused: a regex or a grammar, or a schema or option that cannot be checked here, by name and place."""
     if constraint.kind == "choice":
         return _choice(constraint.value)
@@ -63,7 +63,7 @@ def _choice(choices: list[str]) -> Shape:
     return Shape(_wrap({"type": "string", "enum": choices}), read)
 
 
-def _json(wanted: Any, field: str, checker: Checker) -> Shape:
+def _json(wanted: Any, field: str, checker: CallersChecker) -> Shape:
     wrapped = not (isinstance(wanted, dict) and wanted.get("type") == "object" and "$ref" not in wanted)
 
     async def read(answer: Any) -> str:

@@ -65,6 +65,34 @@ def test_the_event_loop_goes_on():
         checker.close()
 
 
+async def checked_of_others(checker: Checker) -> list[str]:
+    """Which of two callers is done first: the one with ten checks that do not end, or the one who comes after."""
+    ended = []
+
+    async def hostile():
+        with pytest.raises(RequestRefused):
+            await checker.of("hostile").problem(DOUBLING, {"x": 1}, "f")
+        ended.append("hostile")
+
+    async def other():
+        assert await checker.of("other").problem({"type": "integer"}, 1, "f") is None
+        ended.append("other")
+
+    checks = [asyncio.create_task(hostile()) for _ in range(10)]
+    await asyncio.sleep(0.1)
+    await asyncio.gather(other(), *checks)
+    return ended
+
+
+def test_one_caller_leaves_a_process_to_the_others():
+    checker = Checker(2, 1.5)
+    try:
+        asyncio.run(checker.problem({"type": "integer"}, 1, "f"))
+        assert "other" in asyncio.run(checked_of_others(checker))[:3]
+    finally:
+        checker.close()
+
+
 def test_a_process_that_died_is_replaced():
     checker = Checker(1, 30)
     checker.start()

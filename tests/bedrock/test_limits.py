@@ -144,7 +144,7 @@ def complete(client: Client, checker, spent: Spent, **options: Any) -> Any:
 
     async def run() -> Any:
         body = BODY | {"guided_json": WEATHER}
-        return await engine.complete(await read_request(body, checker, max_tokens=9, strict=False), spent)
+        return await engine.complete(await read_request(body, checker.of("a"), max_tokens=9, strict=False), spent)
 
     return asyncio.run(run())
 
