@@ -187,7 +187,8 @@ def _allowed(allowed: Any, tools: Sequence[Tool], parallel: bool) -> ToolRequest
     by_name = {tool.name: tool for tool in reversed(tools)}
     chosen: dict[str, Tool] = {}
     for position, reference in enumerate(allowed["tools"]):
-        function = reference.get(reference.get("type", "function")) if isinstance(reference, Mapping) else None
+        kind = reference.get("type", "function") if isinstance(reference, Mapping) else None
+        function = reference.get(kind) if isinstance(kind, str) else None
         name = function.get("name") if isinstance(function, Mapping) else None
         tool = by_name.get(name) if isinstance(name, str) else None
         if tool is None:

@@ -224,6 +224,20 @@ REFUSED = [
     ({"tools": [tool("f"), tool("g", [])]}, "tools.1.function.parameters", "invalid_constraint"),
     ({"tools": [{"type": "web_search"}]}, "tools.0.type", "not_enforced"),
     ({"tools": [tool("f"), tool("f", TRIP)]}, "tools.1.function.name", "invalid_constraint"),
+    *(
+        (
+            {
+                "tools": TOOLS,
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "allowed_tools": {"mode": "required", "tools": [{"type": kind, "function": {"name": "trip"}}]},
+                },
+            },
+            "tool_choice.allowed_tools.tools.0",
+            "invalid_constraint",
+        )
+        for kind in ({}, ["function"], 1)
+    ),
     ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools"}}, "tool_choice.allowed_tools", "invalid_constraint"),
     ({"tools": [tool(f"f{n}", None) for n in range(1_025)]}, "tools", "constraint_too_complex"),
     (
