@@ -37,7 +37,7 @@ DEAD, UNKNOWN = -1, -2  # in delta
 STACKS, ITEMS, CONFIGS, CLASSES, WORK, EDGES, STAMP, NEEDED_RULE, FULL_ARRAY, FRAMES, ESCAPED, OPEN_ENDED = range(12)
 
 
-FIRST_EDGE, FINAL = range(2)  # columns of NetworkArrays.states
+FIRST_EDGE, FINAL, TEXT = range(3)  # columns of NetworkArrays.states
 NEXT, KIND, LABEL, TARGET = range(4)  # columns of NetworkArrays.edges
 ACCEPTING, EXPANDED, ESCAPES = range(3)  # columns of Machine.flags
 STATE, STACK_SET, OPEN, READS = range(4)  # columns of Machine.queue
@@ -46,7 +46,7 @@ STATE, STACK_SET, OPEN, READS = range(4)  # columns of Machine.queue
 class NetworkArrays(NamedTuple):
     """The network as arrays (see `Network` for the meaning of each column). Few arrays: each costs a kernel call time."""
 
-    states: np.ndarray  # int32[states, 2]: FIRST_EDGE, FINAL
+    states: np.ndarray  # int32[states, 3]: FIRST_EDGE, FINAL; TEXT: the state is one of `Network.text_states`
     edges: np.ndarray  # int32[edges, 4]: NEXT, KIND, LABEL, TARGET
     rule_start: np.ndarray  # int32[rules], -1 = not built yet
     set_has_class: np.ndarray  # uint8[byte sets, classes]: the set contains the class

@@ -8,6 +8,7 @@ class: then the column is copied, which is right because both halves behaved ali
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from guided.automaton.kernels import (
     NEEDED_RULE,
     NEEDS_RULE,
     STACKS,
+    TEXT,
     UNKNOWN,
     WORK,
 )
@@ -47,6 +49,7 @@ class LazyDfa:
     """
 
     start = 0
+    _known_texts = 0  # of the network's `text_states`, how many the arrays have
 
     def __init__(self, network: Network, budget: Budget) -> None:
         """Raises Unsatisfiable where the network matches nothing."""
@@ -179,9 +182,12 @@ class LazyDfa:
                 self._make_room()
 
     def build_rule(self, rule: int) -> None:
-        """Builds a late rule into the network and its mirror."""
+        """Builds a late rule, and what is entered with it, into the network and its mirror."""
         self.source.build(rule)
-        self._sync()
+        try:
+            self.source.build_entered(rule)  # by what is the source now: a stored network gives way to the real one
+        finally:
+            self._sync()
 
     def _sync(self) -> None:
         """Mirrors what was added to the network since the last time; rooms double, so that late rules cost what they add."""
@@ -189,30 +195,33 @@ class LazyDfa:
         known_states, known_edges, known_rules, known_sets = self._mirrored
         states, edges, rules, sets = source.size
         self.network = arrays._replace(
-            states=_with_rows(arrays.states, known_states, source.first_edge, source.final),
+            states=_with_rows(arrays.states, known_states, source.first_edge, source.final),  # TEXT is below
             edges=_with_rows(arrays.edges, known_edges, source.next_edge, source.kind, source.label, source.target),
             rule_start=with_room(arrays.rule_start, known_rules, rules),
             set_has_class=with_room(arrays.set_has_class, known_sets, sets),
         )
         self.network.rule_start[:rules] = np.frombuffer(source.rule_start, np.int32)
+        self.network.states[known_states:states, TEXT] = 0
+        self.network.states[source.text_states[self._known_texts :], TEXT] = 1
+        self._known_texts = len(source.text_states)
         self._mirrored = states, edges, rules, sets
         self._split_classes(known_sets)
 
     def _split_classes(self, known_sets: int) -> None:
         """Refines the byte classes by the byte sets from number `known_sets` on."""
         new_sets = self.source.byte_sets[known_sets:]
-        for symbols in new_sets:
-            for index in range(len(self._class_bytes)):
+        class_of = self.machine.class_of
+        sets = [_members(symbols) for symbols in new_sets]
+        for symbols, members in zip(new_sets, sets, strict=True):
+            for index in set(class_of[members].tolist()):
                 inside = self._class_bytes[index] & symbols
-                if inside and inside != self._class_bytes[index]:
+                if inside != self._class_bytes[index]:
                     self._class_bytes[index] ^= inside
                     self._add_class(index, inside)
         self.machine.counts[CLASSES] = len(self._class_bytes)
-        if new_sets:  # by now each of them has all of a class or nothing: one member tells
-            member = [(members & -members).bit_length() - 1 for members in self._class_bytes]
-            packed = np.frombuffer(b"".join(symbols.to_bytes(32, "little") for symbols in new_sets), np.uint8)
-            has_byte = np.unpackbits(packed.reshape(-1, 32), axis=1, bitorder="little")  # [sets, 256]
-            self.network.set_has_class[known_sets : known_sets + len(new_sets), : len(member)] = has_byte[:, member]
+        self.network.set_has_class[known_sets : known_sets + len(sets), : len(self._class_bytes)] = 0
+        for row, members in enumerate(sets, known_sets):
+            self.network.set_has_class[row, class_of[members]] = 1
 
     def _add_class(self, origin: int, members: int) -> None:
         """A new class that was part of class `origin` so far."""
@@ -223,8 +232,7 @@ class LazyDfa:
             self.network = self.network._replace(set_has_class=_wider(self.network.set_has_class))
         self._copy_column(new, origin)
         self.network.set_has_class[:, new] = self.network.set_has_class[:, origin]
-        for byte in _members(members):
-            self.machine.class_of[byte] = new
+        self.machine.class_of[_members(members)] = new
 
     def _copy_column(self, new: int, origin: int) -> None:
         """A new column of delta, like that of a class so far."""
@@ -241,13 +249,16 @@ class LazyDfa:
             self.budget.check("one step of the automaton", states=self.machine.queue.shape[0])
 
 
-def _members(symbols: int) -> list[int]:
-    return [byte for byte in range(256) if symbols >> byte & 1]
+@lru_cache(maxsize=4096)
+def _members(symbols: int) -> np.ndarray:
+    """int64[n]: the bytes of a set; the same sets come with most schemas."""
+    bits = np.frombuffer(symbols.to_bytes(32, "little"), np.uint8)
+    return np.flatnonzero(np.unpackbits(bits, bitorder="little"))
 
 
 def _no_network(classes: int) -> kernels.NetworkArrays:
     return kernels.NetworkArrays(
-        states=np.empty((64, 2), np.int32),
+        states=np.empty((64, 3), np.int32),
         edges=np.empty((64, 4), np.int32),
         rule_start=np.empty(4, np.int32),
         set_has_class=np.empty((16, classes), np.uint8),

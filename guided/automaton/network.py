@@ -63,6 +63,7 @@ class Network:
         final[state]                         the rule of this state may end here: 0 no, PLAIN, or 2 + exit
         rule_start[rule]                     start state, -1 while the rule is not built
         byte_sets[id]                        the interned byte sets
+        text_states                          states that were declared to read any text
     """
 
     def __init__(self) -> None:
@@ -74,6 +75,7 @@ class Network:
         self.target = array("i")
         self.rule_start = array("i")
         self.byte_sets: list[ByteSet] = []
+        self.text_states: list[int] = []
         self._byte_set_ids: dict[ByteSet, int] = {}
         self._builders: dict[int, Callable[[], int]] = {}
         self.late_rules: list[int] = []  # built by their function, in this order
@@ -90,6 +92,13 @@ class Network:
         self.first_edge.append(-1)
         self.final.append(int(final) if exit is None else 2 + exit)
         return len(self.final) - 1
+
+    def reads_text(self, state: int) -> None:
+        """Declares that a state reads whatever text comes, but for quotes, backslashes and control characters, and for ever.
+
+        So who asks which tokens may come next need not look at what they lead to, one by one.
+        """
+        self.text_states.append(state)
 
     def edge(self, source: int, symbols: ByteSet, target: int) -> None:
         """From source to target over any byte of the set (not empty)."""
@@ -190,6 +199,7 @@ class Network:
         for name, uses in part.special_tokens.items():
             self.special_tokens.setdefault(name, []).extend((source + states, to + states) for source, to in uses)
         self.token_places |= part.token_places
+        self.text_states.extend(state + states for state in part.text_states)
         return rules + part.root
 
     def byte_set_id(self, symbols: ByteSet) -> int:
@@ -229,6 +239,23 @@ class Network:
             if self.rule_start[rule] == -1:  # the builder may have defined it itself
                 self.rule_start[rule] = start
         return self.rule_start[rule]
+
+    def build_entered(self, rule: int) -> None:
+        """Builds what is entered together with a rule, before anything is read: who reaches the rule reaches all of it."""
+        worklist = [self.build(rule)]
+        seen = set(worklist)
+        while worklist:
+            edge = self.first_edge[worklist.pop()]
+            while edge >= 0:
+                kind, state = self.kind[edge], -1
+                if kind == EPSILON:
+                    state = self.target[edge]
+                elif kind in CALLS:
+                    state = self.build(self.label[edge])
+                if state >= 0 and state not in seen:
+                    seen.add(state)
+                    worklist.append(state)
+                edge = self.next_edge[edge]
 
     @property
     def size(self) -> tuple[int, int, int, int]:

@@ -104,7 +104,7 @@ class _StoredNetwork(Network):
         except (IndexError, KeyError) as error:  # there is no such rule, or it has no function
             raise StaleSnapshot(_STALE) from error
         self._compare(network)
-        self._dfa.source = network
+        self._dfa.source, self._dfa._known_texts = network, len(network.text_states)
         return network.build(rule)
 
     def _compare(self, network: Network) -> None:
@@ -114,6 +114,7 @@ class _StoredNetwork(Network):
             network.size == (states, edges, rules, byte_sets)
             and np.array_equal(stored.states[:states, kernels.FIRST_EDGE], network.first_edge)
             and np.array_equal(stored.states[:states, kernels.FINAL], network.final)
+            and np.array_equal(np.flatnonzero(stored.states[:states, kernels.TEXT]), sorted(network.text_states))
             and np.array_equal(stored.edges[:edges, kernels.NEXT], network.next_edge)
             and np.array_equal(stored.edges[:edges, kernels.KIND], network.kind)
             and np.array_equal(stored.edges[:edges, kernels.TARGET], network.target)

@@ -94,7 +94,7 @@ def check_growing(arrays: Arrays, vocabulary_size: int) -> None:
 
 def _network(arrays: Arrays) -> None:
     states, edges, rules, byte_sets = arrays["mirrored"].tolist()
-    for name, used, columns in (("states", states, 2), ("edges", edges, 4), ("rule_start", rules, None)):
+    for name, used, columns in (("states", states, 3), ("edges", edges, 4), ("rule_start", rules, None)):
         _true(
             0 <= used <= len(arrays[name]) and arrays[name].shape[1:] == (() if columns is None else (columns,)), name
         )

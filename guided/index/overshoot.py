@@ -96,9 +96,18 @@ def _successors(table: RowTable, state: int) -> np.ndarray:
 
 def _range_successors(table: RowTable, state: int, ranges: np.ndarray) -> np.ndarray:
     """The same for the tokens of ranges of nodes alone."""
-    found, seen = _room(table)
-    count = add_range_successors(table.dfa.machine, table.slices, table.rows.path, ranges, state, found, seen, 0, 0)
-    return found[:count]
+    found = np.empty(0, np.int32)
+
+    def collect() -> int:
+        nonlocal found
+        room, seen = _room(table)
+        network, machine, slices, _, rows = table.arrays()
+        status, count = add_range_successors(network, machine, slices, rows.path, ranges, state, room, seen, 0, 0)
+        found = room[:count]
+        return status
+
+    table.run(collect)
+    return found
 
 
 def _room(table: RowTable) -> tuple[np.ndarray, np.ndarray]:

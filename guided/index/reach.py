@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import DEAD, DONE, ESCAPES, EXPANDED, expand
+from guided.automaton.kernels import DEAD, DONE, ESCAPES, EXPANDED, TEXT, expand
 from guided.index.rows import VISITS
-from guided.index.slices import NUM_SLICED
+from guided.index.slices import NUM_SLICED, QUOTED
 
 MIXED = -1  # some characters of a profile lead on, others do not
 ENDLESS = 1 << 20  # so many characters can be read, and more
@@ -178,12 +178,22 @@ def after_character(network, machine, slices, steps, rows, slice_, state, follow
 
 
 @njit(cache=True)
+def _reads_text(network, machine, state):
+    """Has the configuration an item that reads any text? Then nothing of it needs to be looked at."""
+    for item in range(machine.config_begin[state], machine.config_begin[state + 1]):
+        if network.states[machine.items[item, 0], TEXT]:
+            return True
+    return False
+
+
+@njit(cache=True)
 def reach(network, machine, slices, steps, rows, slice_, state):
     """How many characters of the profile can be read from a state, any of them each time: (status, count, ENDLESS or MIXED).
 
-    The count is exact: no string of the profile with one character more survives, unless it is the slice's longest. Where it is ENDLESS,
-    all that such strings lead over is known in the automaton.
+    The count is exact: no string of the profile with one character more survives, unless it is the slice's longest.
     """
+    if slice_ != QUOTED and _reads_text(network, machine, state):
+        return DONE, ENDLESS
     longest = slices.longest[slice_]
     following = np.empty(FRONTIER, np.int32)
     for done in range(longest):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import ACCEPTING, CONFIGS, DEAD, DONE
+from guided.automaton.kernels import ACCEPTING, CONFIGS, DEAD, DONE, UNKNOWN, step
 from guided.index.reach import FRONTIER, MIXED, after_character, insert
 from guided.index.slices import BYTE, DEPTH, NUM_SLICED, NUM_SLICES, SUBTREE_END, TOKEN_START
 
@@ -72,9 +72,12 @@ def add_successors(network, machine, slices, steps, rows, state, successors, see
         if status != DONE:
             return status, count
         if found == MIXED:
-            found = add_range_successors(
-                machine, slices, rows.path, slices.begin[slice_ : slice_ + 2], state, successors, seen, stamp, count
+            ranges = slices.begin[slice_ : slice_ + 2]
+            status, found = add_range_successors(
+                network, machine, slices, rows.path, ranges, state, successors, seen, stamp, count
             )
+            if status != DONE:
+                return status, count
         count = found
     return DONE, count
 
@@ -128,14 +131,21 @@ def _add(successors, seen, stamp, count, target):
 
 
 @njit(cache=True)
-def add_range_successors(machine, slices, path, ranges, state, successors, seen, stamp, count):
-    """`add_successors` for the tokens of ranges of nodes, as `kernels._walk` takes them, between which all moves are known."""
+def add_range_successors(network, machine, slices, path, ranges, state, successors, seen, stamp, count):
+    """`add_successors` for the tokens of ranges of nodes, as `kernels._walk` takes them."""
     nodes = slices.nodes
     path[0] = state
     for place in range(0, ranges.size, 2):
         node = ranges[place]
         while node < ranges[place + 1]:
-            target = machine.delta[path[nodes[node, DEPTH]], machine.class_of[nodes[node, BYTE]]]
+            source, byte_class = path[nodes[node, DEPTH]], machine.class_of[nodes[node, BYTE]]
+            if (
+                machine.delta[source, byte_class] == UNKNOWN
+            ):  # a row whose state reads any text was found without a walk
+                status = step(network, machine, source, byte_class)
+                if status != DONE:
+                    return status, count
+            target = machine.delta[source, byte_class]
             if target == DEAD:
                 node = nodes[node, SUBTREE_END]
                 continue
@@ -143,7 +153,7 @@ def add_range_successors(machine, slices, path, ranges, state, successors, seen,
             if nodes[node, TOKEN_START] < nodes[node + 1, TOKEN_START]:
                 count = _add(successors, seen, stamp, count, target)
             node += 1
-    return count
+    return DONE, count
 
 
 @njit(cache=True)

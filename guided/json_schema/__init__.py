@@ -84,7 +84,7 @@ def warm() -> None:
 
     warm_regex()
     for name in sorted(KNOWN):
-        format_part(name)
+        format_part(name, True)
     for shape in (ANY_NUMBER, INTEGER):
         for low in (None, 0, 1):
             bounded = shape.meet(NumberShape(low=None if low is None else Fraction(low)))

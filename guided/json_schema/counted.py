@@ -36,7 +36,7 @@ class CountedLanguage:
 
     def can_end(self, state: int, count: int) -> bool:
         """Is there a way to the end?"""
-        shortest = int(self._shortest[state])
+        shortest = self._shortest[state]
         if shortest < 0 or (self.most is not None and count + shortest > self.most):
             return False
         if count + shortest >= self.least:
@@ -53,7 +53,7 @@ class CountedLanguage:
         longest = self._longest[state]
         if self.most is None:
             return -1 if count >= self.least else count
-        enough = count + int(self._shortest[state]) >= self.least
+        enough = count + self._shortest[state] >= self.least
         return -1 if enough and 0 <= longest <= self.most - count else count
 
     def has_other_endings(self, state: int, endings: set[str]) -> bool:
@@ -65,14 +65,14 @@ class CountedLanguage:
         return any(word not in endings for word in rest.trim().words(len(endings) + 1))
 
     @cached_property
-    def _shortest(self) -> np.ndarray:
-        """int32[num_states]: characters of a shortest way to an accepting state, -1 = none."""
-        return _distances(self.dfa)
+    def _shortest(self) -> list[int]:
+        """For each state the characters of a shortest way to an accepting state, -1 = none."""
+        return _distances(self.dfa).tolist()
 
     @cached_property
-    def _longest(self) -> np.ndarray:
-        """int64[num_states]: characters of a longest way to an accepting state, -1 = no bound."""
-        return _longest_ways(self.dfa)
+    def _longest(self) -> list[int]:
+        """For each state the characters of a longest way to an accepting state, -1 = no bound."""
+        return _longest_ways(self.dfa).tolist()
 
     @cached_property
     def _ends(self) -> np.ndarray:

@@ -22,6 +22,7 @@ _SPELT_ONCE = byte_range(0x20, 0x7E) & ~byte_set(b'"\\/')  # characters that enc
 _SPELT_OTHERWISE = CharSet.any() - CharSet.of(*(chr(code) for code in range(0x20, 0x7F) if _SPELT_ONCE >> code & 1))
 _CHUNK = 64  # characters of a counted string that are laid out at once
 _PLACES = 1024  # places of a language that are
+Plan = tuple[int, int]  # byte set of the characters that one byte writes, or -1; rule that reads the others, or -1
 
 
 class StringText:
@@ -124,6 +125,7 @@ class StringText:
                 return start
             if most is None and position >= least:
                 self.encoder.char(state, CharSet.any(), state)
+                self.network.reads_text(state)
                 return start
             following = self.network.state()
             self.encoder.char(state, CharSet.any(), following)
@@ -142,7 +144,7 @@ def _only_format(shape: StringShape) -> str | None:
 
 
 @cache
-def format_part(name: str, unicode_escapes: bool = True) -> Network:
+def format_part(name: str, unicode_escapes: bool) -> Network:
     """The network of the quoted strings of a known format; it is the same in every network."""
     network = Network()
     text = StringText(network, JsonStringEncoder(network, unicode_escapes), Languages(Budget()))
@@ -170,6 +172,7 @@ class _Walk:
         self.but = but
         self._following = {prefix: sorted(found) for prefix, found in following_characters(but).items()}
         self._rules: dict[tuple[int, int, str | None], int] = {}
+        self._known_arcs: dict[int, list[tuple[Plan, int, CharSet]]] = {}
         self._is_free = is_free(language)
 
     def start(self) -> int:
@@ -190,44 +193,73 @@ class _Walk:
         return place.state, self.language.key(place.state, place.count), place.prefix
 
     def _build(self, first: _Place) -> int:
-        """The places next to the first one; from those further away rules go on."""
-        network, char = self.text.network, self.text.encoder.char
-        inside = {self._key(first): network.state()}
+        """The places next to the first one; from those further away rules go on. Returns the state of the first."""
+        network, quote = self.text.network, self.text.network.byte_set_id(_QUOTE)
+        inside = {self._key(first): 0}
         outside: dict[int, int] = {}  # rule -> the state that calls it
         waiting = [first]
-        for place in waiting:  # grows as places are found
-            source = inside[self._key(place)]
+        inner: list[int] = []  # source, kind, label, target of edges among these places, counted from the first
+        outer: list[int] = []  # of edges that lead elsewhere
+        for source, place in enumerate(waiting):  # grows as places are found
             if self.language.accepts(place.state, place.count) and place.prefix not in self.but:
-                network.edge(source, _QUOTE, self.text.end)
-            for characters, following in self._moves(place):
-                target = inside.get(self._key(following))
+                outer += (source, BYTES, quote, self.text.end)
+            for (symbols, rule), following in self._moves(place):
+                key = self._key(following)
+                edges, target = inner, inside.get(key)
                 is_free = following.prefix is None and self._is_free
-                if target is None and not is_free and len(inside) < _PLACES:
-                    target = inside[self._key(following)] = network.state()
+                if target is None and not is_free and len(waiting) < _PLACES:
+                    target = inside[key] = len(waiting)
                     waiting.append(following)
                 elif target is None:
-                    rule = self._rule(following)
-                    if rule not in outside:
-                        outside[rule] = network.state()
-                        network.call(outside[rule], rule, self.text.end)
-                    target = outside[rule]
-                char(source, characters, target)
-        return inside[self._key(first)]
+                    edges, target = outer, self._outside(self._rule(following), outside)
+                if symbols >= 0:
+                    edges += (source, BYTES, symbols, target)
+                if rule >= 0:
+                    edges += (source, CALL, rule, target)
+        base = len(network.final)
+        table = np.array(inner + outer, dtype=np.int32).reshape(-1, 4)
+        table[: len(inner) // 4, 3] += base
+        network.extend(np.zeros(len(waiting), dtype=bool), *table.T)
+        for number in range(len(waiting) if self._is_free else 0):
+            network.reads_text(base + number)
+        return base
 
-    def _moves(self, place: _Place) -> Iterator[tuple[CharSet, _Place]]:
-        """The characters that may come next, with the place they lead to."""
+    def _outside(self, rule: int, known: dict[int, int]) -> int:
+        """A state that goes on by a rule."""
+        if rule not in known:
+            known[rule] = self.text.network.state()
+            self.text.network.call(known[rule], rule, self.text.end)
+        return known[rule]
+
+    def _moves(self, place: _Place) -> Iterator[tuple[Plan, _Place]]:
+        """How the characters that may come next are written, with the place that they lead to."""
         prefix, count = place.prefix, place.count + 1
         following = [] if prefix is None else [(letter, prefix + letter) for letter in self._following.get(prefix, ())]
         letters = [letter for letter, _ in following]
-        for target, characters in self.language.dfa.out(place.state):
+        for plan, target, characters in self._arcs(place.state):
             if not self.language.can_end(target, count):
                 continue
-            others = characters - CharSet.of(*letters) if letters else characters
+            if not letters:
+                yield plan, _Place(target, count, None)
+                continue
+            others = characters - CharSet.of(*letters)
             if others:
-                yield others, _Place(target, count, None)
+                yield self._plan(others), _Place(target, count, None)
             for letter, longer in following:
                 if letter in characters and self._has_others(target, longer):
-                    yield CharSet.of(letter), _Place(target, count, longer)
+                    yield self._plan(CharSet.of(letter)), _Place(target, count, longer)
+
+    def _arcs(self, state: int) -> list[tuple[Plan, int, CharSet]]:
+        """(how they are written, where they lead to, the characters) of a state of the language."""
+        known = self._known_arcs.get(state)
+        if known is None:
+            out = self.language.dfa.out(state)
+            known = self._known_arcs[state] = [(self._plan(moved), target, moved) for target, moved in out]
+        return known
+
+    def _plan(self, characters: CharSet) -> Plan:
+        single, rule = self.text.encoder.plan(characters)
+        return self.text.network.byte_set_id(single) if single else -1, rule
 
     def _has_others(self, state: int, prefix: str) -> bool:
         """Does the language go on from here with anything but the excluded words?"""
@@ -298,6 +330,8 @@ class _AnyBut:
         edges = np.array(inner + outer, dtype=np.int32).reshape(-1, 4)
         edges[: len(inner) // 4, 3] += base
         network.extend(np.zeros(count, dtype=bool), *edges.T)
+        for _, source in waiting:
+            network.reads_text(base + source)
         return base + 1
 
 

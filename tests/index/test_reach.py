@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import guided
+from guided.automaton.kernels import TEXT
 
 NAMES = {
     f"{first}{second}": {"type": "string"} for first in "abcdefgh" for second in ("", "bc", "bcdefgh", "xyzxyz", "é")
@@ -50,3 +51,27 @@ def test_rows_are_what_the_automaton_says(name, text):
         pytest.skip("not a beginning of this one")
     allowed = np.flatnonzero(np.unpackbits(index.mask(state).view(np.uint8), bitorder="little")).tolist()
     assert allowed == [t for t, token in enumerate(TOKENS) if index.automaton.advance(state, token) >= 0]
+
+
+@pytest.mark.parametrize("text", ['{"', '{"a', '{"ab', '{"abcx', '{"é', '{"a": "', '{"a": "x'])
+@pytest.mark.parametrize("name", ["names that are passed over", "names in any order"])
+def test_states_that_say_so_read_any_text(name, text):
+    """Each of them leads to another one, whatever character comes: so it does for ever."""
+    dfa = guided.compile(CONSTRAINTS[name], VOCABULARY).automaton
+    waiting = [dfa.advance(dfa.start, text.encode())]
+    seen = set(waiting)
+    characters = [chr(code) for code in range(0x20, 0x80) if chr(code) not in '"\\'] + list(
+        "é߿ࠀ中퟿\ue000\uffff😀\U0010ffff"
+    )
+    for state in waiting:  # grows as states are found
+        assert _says_that_it_reads_text(dfa, state)
+        following = {dfa.advance(state, character.encode()) for character in characters}
+        assert -1 not in following
+        waiting += following - seen
+        seen |= following
+
+
+def _says_that_it_reads_text(dfa, state: int) -> bool:
+    machine = dfa.machine
+    items = machine.items[machine.config_begin[state] : machine.config_begin[state + 1], 0]
+    return bool(dfa.network.states[items, TEXT].any())

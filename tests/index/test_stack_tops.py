@@ -45,6 +45,8 @@ TOKENS += [
     "é".encode(),
     'é")'.encode(),
     b"))*(((",
+    b"a" * 40,
+    b"ab\xc3",
 ]
 VOCABULARY = guided.Vocabulary.from_tokens(TOKENS)
 
