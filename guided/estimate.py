@@ -56,7 +56,7 @@ def estimate_tokens(
     try:
         if index is None:
             index = compile(constraint, vocabulary, limits)
-            index.close(Budget(limits))
+            index.close(Budget(limits), endless=False)
         elif not index.is_closed:
             raise LimitExceeded("the index is not closed", limit="states")
         fewest, most, is_exact = index.min_tokens(index.start), index.max_tokens(), True

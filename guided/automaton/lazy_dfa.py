@@ -141,6 +141,18 @@ class LazyDfa:
         return int(self.machine.counts[STACKS]) > FIRST_CELL
 
     @property
+    def is_endless(self) -> bool:
+        """Has a stack, as far as they are known, a return state twice? What led from one to the other leads on and on."""
+        number: dict[int, int] = {}
+        inside = [0] * FIRST_CELL  # for each set of stacks the return states that occur in it, as bits
+        for top, below, rest in self.machine.stacks[FIRST_CELL : int(self.machine.counts[STACKS])].tolist():
+            bit = 1 << number.setdefault(top, len(number))
+            if inside[below] & bit:
+                return True
+            inside.append(inside[below] | inside[rest] | bit)
+        return False
+
+    @property
     def memory_bytes(self) -> int:
         return sum(array.nbytes for array in self.machine) + sum(array.nbytes for array in self.network)
 

@@ -13,6 +13,7 @@ import numpy as np
 from guided.automaton.kernels import ACCEPTING, DEAD
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import special_token_bytes
+from guided.errors import LimitExceeded
 from guided.index import kernels
 from guided.index.dead_ends import drop_moves
 from guided.index.longest import longest_completion
@@ -159,8 +160,11 @@ class TokenIndex:
         """Every reachable state and its row are known."""
         return int(self._table.rows.counts[FILLED]) == self.num_states
 
-    def close(self, budget: Budget | None = None) -> None:
+    def close(self, budget: Budget | None = None, endless: bool = True) -> None:
         """Computes all states and rows; is_closed afterwards.
+
+        Args:
+            endless: an index that can be seen to have no end is computed all the same, up to a limit.
 
         Raises:
             LimitExceeded: a limit was reached; what was computed stays usable.
@@ -168,10 +172,15 @@ class TokenIndex:
         if budget is not None:
             self.use_budget(budget)
         self._dfa.budget.restart()
+        looked_at = 0
         while not self.is_closed:
             limit = int(self._table.rows.counts[FILLED]) + _CHUNK
             self._table.run(lambda: kernels.fill_all(*self._table.arrays(), limit))  # noqa: B023 - called at once
             self._dfa.budget.check("the index", states=self.num_states, memory_bytes=self.memory_bytes)
+            if not endless and self.num_states >= 2 * looked_at:  # each look is at all stacks
+                looked_at = self.num_states
+                if self._dfa.is_endless:
+                    raise LimitExceeded("the index has no end: the constraint nests without a bound", limit="states")
 
     def use_budget(self, budget: Budget) -> None:
         """What the index may cost from now on."""

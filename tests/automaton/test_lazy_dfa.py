@@ -143,3 +143,25 @@ def test_the_limit_of_states_is_named():
     with pytest.raises(LimitExceeded) as refused:
         dfa.advance(dfa.start, b"(" * 5000)
     assert refused.value.limit == "states"
+
+
+@pytest.mark.parametrize(("recursive", "endless"), [(True, True), (False, False)])
+def test_what_nests_without_a_bound_is_seen_to_be_endless(recursive, endless):
+    network = Network()
+    numbers = [network.rule() for _ in range(20)]
+    for depth, rule in enumerate(numbers):  # a letter on each side of the next rule, or between both sides nothing
+        start, opened, closed, end = (network.state(final=number == 3) for number in range(4))
+        network.edge(start, 1 << ord("a"), opened)
+        inner = numbers[0] if recursive and depth == 19 else numbers[min(depth + 1, 19)]
+        if depth < 19 or recursive:
+            network.call(opened, inner, closed)
+        network.edge(opened, 1 << ord("c"), closed)
+        network.edge(closed, 1 << ord("b"), end)
+        network.define(rule, start)
+    network.root = numbers[0]
+    dfa = LazyDfa(network, Budget())
+    assert not dfa.is_endless
+    state = dfa.start
+    for _ in range(30):
+        state = max(dfa.step(state, ord("a")), dfa.start)
+    assert dfa.is_endless is endless
