@@ -203,18 +203,22 @@ class NumberSpelling:
             for negative in (False, True)
         }
 
+    @cached_property
+    def _least_off_step(self) -> Fraction | None:
+        return min(self.shape.off_steps, default=None)
+
     def _whole_decade(self, power: int, negative: bool) -> bool:
         """Is every number of magnitude 10^power to 10^(power+1) a member, as far as mantissas are short enough?"""
         shape = self.shape
         low, high = _power_of_ten(power), _power_of_ten(power + 1)
+        if self._least_off_step is not None and high > self._least_off_step:
+            return False  # smaller ones are no multiples
         if negative:
             low, high = -high, -low
         if (shape.low is not None and low < shape.low) or (shape.high is not None and high > shape.high):
             return False
         if (low == shape.low and shape.low_open) or (high == shape.high and shape.high_open):
             return False
-        if any(max(abs(low), abs(high)) > step for step in shape.off_steps):
-            return False  # smaller ones are no multiples
         return not any(low <= value <= high for value in shape.excluded)
 
     # --- what tells prefixes apart ------------------------------------------------------------------------------------
