@@ -114,7 +114,10 @@ class Settings(BaseSettings):
     )
     compile_queue_seconds: float = Field(default=30.0, gt=0, description="how long they may wait")
     compile_nice: int = Field(
-        default=15, ge=0, le=19, description="niceness of the processes for short work (the others have 19)"
+        default=15,
+        ge=0,
+        le=19,
+        description="niceness of the processes for short work; the others run when nothing else wants the CPU; 0: none of them gives way",
     )
 
     # where indexes are kept

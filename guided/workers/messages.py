@@ -12,6 +12,8 @@ from guided.errors import ConstraintError
 
 Message = dict[str, Any]
 
+IDLE = 20  # beyond all niceness: a worker that runs when nothing else wants the CPU
+
 _LENGTH_BYTES = 4
 _CLASSES = {
     error.code: error

@@ -26,9 +26,10 @@ from guided.compiler import warm_up, writable_network
 from guided.limits import Limits
 from guided.vocabulary import Vocabulary
 from guided.workers.jobs import Jobs
-from guided.workers.messages import Message, receive, send
+from guided.workers.messages import IDLE, Message, receive, send
 from guided.workers.worker import Runner, Worker
 
+_NICEST = 19
 _YOUNG = 20_000  # objects before the young are looked through; nearly all that a compilation makes lives as long as it
 
 
@@ -135,7 +136,7 @@ class Nursery:
         status = 1
         try:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            os.nice(niceness)
+            give_way(niceness)
             Worker(socket.socket(fileno=descriptor), self._jobs, self._settings["memory_bytes"]).run()
             status = 0
         finally:
@@ -148,6 +149,14 @@ class Nursery:
                 return
             self._workers.discard(worker)
             send(self._control, {"exited": worker, "status": os.waitstatus_to_exitcode(status)})
+
+
+def give_way(niceness: int) -> None:
+    """What the scheduler is to do with this process; with IDLE it is interrupted as soon as another one wakes."""
+    os.nice(min(niceness, _NICEST))
+    if niceness >= IDLE:
+        with contextlib.suppress(OSError):  # of a sandbox that knows niceness only
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from guided.cache.remote import RemoteOptions
 from guided.errors import LimitExceeded
 from guided.limits import Limits
 from guided.vocabulary import Vocabulary
-from guided.workers.messages import Message, to_error
+from guided.workers.messages import IDLE, Message, to_error
 from guided.workers.processes import NurseryProcess, WorkerProcess
 from guided.workers.queue import Overloaded, Priority, Queue, Ticket
 
@@ -28,9 +28,11 @@ _AFTER_A_CHECK = (
     Priority.CHECK,
 )  # in turns: many that wait for the one do not keep those of the other waiting
 _ANY = (Priority.LONG, Priority.CHECK, Priority.QUICK, Priority.BACKGROUND)
-_NICEST = 19  # of workers with long jobs: an idle machine gives them all of its time, a busy one has better uses for it
 COMPILING = "guided.workers.nursery"
 _DEATHS = 2  # a job whose worker died so often is given up
+_HARDLY = 0.1  # part of its wall time that a job had a CPU, below which its time says nothing of it
+_REST_SECONDS = 30.0  # after so long without a job a worker makes way for a fresh one, if that is
+_SPARE_BYTES = 32 << 20  # so much smaller: what it knew of growing indexes has most likely had its use
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class PoolOptions:
         limits: of one constraint; `seconds` is CPU time.
         wall_seconds: after which a job is killed.
         memory_bytes: address space of a job.
-        nice: added to the niceness of the workers for short jobs; the others are as nice as can be.
+        nice: added to the niceness of the workers for short jobs; the others run when nothing else wants the CPU. 0: nobody gives way.
         folder, disk_bytes, remote: the cache; see `guided.cache`.
     """
 
@@ -115,7 +117,7 @@ class Pool:
         await self._nursery.start()
         short = self.options.workers // 2
         for place in range(self.options.workers):
-            kind = (_SHORT, self.options.nice) if place < short else (_ANY, max(_NICEST, self.options.nice))
+            kind = (_SHORT, self.options.nice) if place < short else (_ANY, IDLE if self.options.nice else 0)
             self._places.append(asyncio.create_task(self._keep_busy(*kind)))
 
     async def run(self, job: Message, priority: Priority, caller: str = "") -> Message:
@@ -159,9 +161,13 @@ class Pool:
                 worker = worker or await self._hire(niceness)
                 self._idle_for_any += takes_any
                 try:
-                    ticket = await self._queue.get(order)
+                    ticket = await self._next(worker, order)
                 finally:
                     self._idle_for_any -= takes_any
+                if ticket is None:
+                    worker.kill()
+                    worker = None
+                    continue
                 if worker.is_gone:
                     worker.kill()
                     worker = await self._hire(niceness)
@@ -176,6 +182,15 @@ class Pool:
         finally:
             if worker is not None:
                 worker.kill()
+
+    async def _next(self, worker: WorkerProcess, priorities: Sequence[Priority]) -> Ticket | None:
+        """The next job; None where there was none for a while, and the worker holds memory that others could use."""
+        rest = _REST_SECONDS if worker.grown_bytes > _SPARE_BYTES else None
+        try:
+            async with asyncio.timeout(rest):
+                return await self._queue.get(priorities)
+        except TimeoutError:
+            return None
 
     async def _hire(self, niceness: int) -> WorkerProcess:
         """A worker, however long it takes: a machine that cannot fork now may be able to in a moment."""
@@ -199,13 +214,14 @@ class Pool:
     async def _work(self, worker: WorkerProcess, ticket: Ticket) -> bool:
         """Has a job done; may the worker stay?"""
         deadline = time.monotonic() + ticket.job["wall_seconds"]
+        had = worker.cpu_seconds
         await worker.send(ticket.job)
         answer = asyncio.create_task(worker.receive())
         ends: set[asyncio.Future[Any]] = {answer, ticket.outcome}
         try:
             await asyncio.wait(ends, timeout=deadline - time.monotonic(), return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
-                self._overrun(ticket)
+                self._overrun(ticket, worker.cpu_seconds - had)
                 return False
         finally:
             answer.cancel()
@@ -226,6 +242,7 @@ class Pool:
         if last is None:
             self.deaths += 1
             return False
+        worker.grown_bytes = last["grown_bytes"]
         evictions = last["disk"].pop("evictions")
         self.disk |= {name: value for name, value in last["disk"].items() if value is not None}
         self.disk["evictions"] += evictions
@@ -239,13 +256,19 @@ class Pool:
             if not outcome.done():
                 outcome.set_exception(Overloaded("it made way for a job that somebody waits for", retry))
 
-    def _overrun(self, ticket: Ticket) -> None:
+    def _overrun(self, ticket: Ticket, cpu_seconds: float) -> None:
+        """The job had `cpu_seconds` until its wall time was over: with next to none, that is the machine's fault."""
         self.deaths += 1
-        if not ticket.outcome.done():  # else its caller is gone
-            seconds = ticket.job["wall_seconds"]
-            ticket.outcome.set_exception(
-                _too_complex(f"compilation time, limit wall_seconds = {seconds:g} s", "wall_seconds")
-            )
+        if ticket.outcome.done():  # its caller is gone
+            return
+        seconds = ticket.job["wall_seconds"]
+        if ticket.priority is Priority.LONG and cpu_seconds < _HARDLY * seconds:
+            busy = f"the machine had no time to compile it within wall_seconds = {seconds:g} s"
+            ticket.outcome.set_exception(Overloaded(busy, self._queue.retry_seconds))
+            return
+        ticket.outcome.set_exception(
+            _too_complex(f"compilation time, limit wall_seconds = {seconds:g} s", "wall_seconds")
+        )
 
     async def _died(self, worker: WorkerProcess, ticket: Ticket) -> None:
         """The worker is gone: a second one tries, unless the reason is the job's own."""

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from guided.vocabulary import Vocabulary
 from guided.workers.messages import Message, pack, receive_async
@@ -20,17 +21,32 @@ _SINGLE_THREADED = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MK
 
 @dataclass(eq=False, slots=True)
 class WorkerProcess:
-    """One worker, idle or busy."""
+    """One worker, idle or busy.
+
+    Attributes:
+        ended: exit status, negative: the signal that killed it.
+        grown_bytes: memory that it holds beyond what it had at first, when it last said so.
+    """
 
     pid: int
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    ended: asyncio.Future[int]  # exit status, negative: the signal that killed it
+    ended: asyncio.Future[int]
+    grown_bytes: int = 0
 
     @property
     def is_gone(self) -> bool:
         """It died with nothing to do."""
         return self.ended.done() or self.reader.at_eof()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time that it has had; 0.0 where it is gone."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     async def send(self, message: Message) -> None:
         with contextlib.suppress(ConnectionError):  # that it is gone is seen by who waits for its answer
@@ -75,7 +91,7 @@ class NurseryProcess:
             await self._start()
 
     async def fork(self, niceness: int) -> WorkerProcess:
-        """A new worker. Raises OSError where there can be none."""
+        """A new worker, as nice as that or `messages.IDLE`. Raises OSError where there can be none."""
         ours, theirs = socket.socketpair()
         async with self._one_at_a_time:
             pid = await self._forked(theirs, niceness)
@@ -110,7 +126,7 @@ class NurseryProcess:
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **_SINGLE_THREADED},
-                start_new_session=True,
+                process_group=0,  # not a session: Linux shares CPUs between sessions as equals, however nice one of them is
             )
         self._control = ours.dup()
         self._control.setblocking(False)

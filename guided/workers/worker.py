@@ -41,7 +41,7 @@ class Worker:
                 send(self._channel, outcome)
             grown = _memory()[1] - self._resident_at_first
             stays = grown < _RECYCLE_BYTES
-            send(self._channel, {"idle": stays, "disk": self._jobs.disk_use()})
+            send(self._channel, {"idle": stays, "grown_bytes": grown, "disk": self._jobs.disk_use()})
             if not stays:
                 break
 

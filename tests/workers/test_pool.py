@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -58,6 +60,23 @@ def test_wall_time_ends_with_the_worker(live):
     assert live.run(Constraint.regex("after"), priority=Priority.LONG)["closed"]
 
 
+def test_a_job_that_got_no_cpu_is_not_too_complex(live):
+    async def starved() -> None:
+        work = asyncio.create_task(
+            live.pool.run(job(EXPLOSION, "close", closing_seconds=60.0, seconds=60.0, wall_seconds=3.0), Priority.LONG)
+        )
+        await asyncio.sleep(0.05)
+        for worker in live.nursery.children():
+            worker.suspend()
+        await work
+
+    with pytest.raises(Overloaded, match="no time"):
+        live.wait(starved())
+    for worker in live.nursery.children():
+        worker.resume()
+    assert live.run(Constraint.regex("rich again"), priority=Priority.LONG)["closed"]
+
+
 def test_cpu_time_is_cut_by_the_kernel(live):
     """Where nobody looks at the budget: what a job claims and what it may take are set apart here."""
     with pytest.raises(LimitExceeded) as caught:
@@ -99,6 +118,43 @@ def test_a_killed_nursery_is_replaced(live):
     for worker in workers:
         worker.kill()
     assert live.run(Constraint.regex("nursed"), priority=Priority.LONG)["closed"]
+
+
+def _until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_worker_at_rest_gives_back_its_memory(live, monkeypatch):
+    monkeypatch.setattr("guided.workers.pool._REST_SECONDS", 0.2)
+    monkeypatch.setattr("guided.workers.pool._SPARE_BYTES", 0)
+    deaths = live.pool.deaths
+    live.run(EXPLOSION)
+    grown = {worker.pid for worker in live.nursery.children()}
+    _until(lambda: len(grown & {worker.pid for worker in live.nursery.children()}) < len(grown))
+    assert live.run(Constraint.regex("rested"))["closed"]
+    assert live.pool.deaths == deaths
+
+
+@pytest.mark.parametrize(
+    "nice, expected",
+    [(3, {(os.SCHED_OTHER, 3), (os.SCHED_IDLE, 19)}), (0, {(os.SCHED_OTHER, 0)})],
+)
+def test_workers_give_way(nice, expected, loop, tmp_path):
+    made = LivePool(Pool(VOCABULARY, PoolOptions(tmp_path, nice=nice)), loop, tmp_path)
+    made.wait(made.pool.start())
+    try:
+        if os.nice(0) != 0:
+            pytest.skip("the tests themselves are nice")
+        _until(lambda: len(made.nursery.children()) == 2)
+        _until(lambda: {(os.sched_getscheduler(w.pid), w.nice()) for w in made.nursery.children()} == expected)
+        # Linux shares CPUs between sessions before it looks at niceness.
+        assert os.getsid(made.nursery.pid) == os.getsid(0)
+        assert os.getpgid(made.nursery.pid) == made.nursery.pid, "the terminal's keys are for the server"
+    finally:
+        made.wait(made.pool.close())
 
 
 def test_who_leaves_takes_the_job_along(live):
