@@ -5,12 +5,15 @@
 16 plain streams decode: in a quiet round, in one in which 100 requests without a constraint arrive within 5 s, and in one in which the
 same 100 bring distinct schemas (90 real ones, 10 hostile). The batch of the engine is full with the streams, so that what is measured is
 compilation, not longer batches. `ratio_to_plain_requests` is what the constraints add to what any 100 requests do on the same machine.
+Bodies are written before the streams begin, and no round begins while constraints of the last one are still being compiled: the clock
+measures the server. Memory is what would be free if the processes ended, pages of files left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import sys
 import tempfile
@@ -23,12 +26,13 @@ from typing import Any
 import httpx
 import numpy as np
 
-from loadtests.requests import Streamed, resident_bytes, stream
+from loadtests.requests import Streamed, calm, own_bytes, stream
 from loadtests.sample_schemas import schemas
 from scripts.prepare_model import default_target
 from tests.live_server import LiveServer
 
 STREAMS, STORM, HOSTILE, SECONDS = 16, 100, 10, 5.0
+REST_SECONDS = 45.0  # from the last compilation until memory is looked at: workers rest for 30
 
 
 def hostile(number: int) -> str:
@@ -69,34 +73,44 @@ class Storm:
     seconds: dict[str, list[float]] = field(default_factory=lambda: {"real": [], "hostile": []})
 
 
-async def storm(
-    client: httpx.AsyncClient, server: LiveServer, real: list[Any], number: int | None, found: Storm
-) -> None:
-    """Sends the requests evenly over the seconds, hostile ones between real ones; no schema comes in two storms.
+def bodies(model: str, real: list[Any], number: int | None) -> list[bytes]:
+    """The requests of a storm in their order, every tenth one hostile; no schema comes in two storms.
 
     Args:
         number: of the storm; None: the requests have no constraint.
     """
 
-    async def one(place: int) -> None:
-        await asyncio.sleep(SECONDS * place / STORM)
-        is_hostile = place % (STORM // HOSTILE) == 0
+    def one(place: int) -> bytes:
         constraint = ""
         if number is not None:
             schema = json.dumps({**real[place], "$id": f"/{number}"})
-            if is_hostile:
+            if is_hostile(place):
                 schema = hostile(HOSTILE * number + place // HOSTILE)
             constraint = f', "guided_json": {schema}'
-        body = f'{{"model": "{server.model}", "prompt": "As JSON:", "stream": true, "max_tokens": 3000{constraint}}}'
+        return f'{{"model": "{model}", "prompt": "As JSON:", "stream": true, "max_tokens": 3000{constraint}}}'.encode()
+
+    return [one(place) for place in range(STORM)]
+
+
+def is_hostile(place: int) -> bool:
+    return place % (STORM // HOSTILE) == 0
+
+
+async def storm(client: httpx.AsyncClient, server: LiveServer, requests: list[bytes], found: Storm) -> None:
+    """Sends the requests evenly over the seconds."""
+
+    async def one(place: int) -> None:
+        await asyncio.sleep(SECONDS * place / STORM)
         headers = {"content-type": "application/json"}
+        url = f"{server.url}/v1/completions"
         begin = time.perf_counter()
         # The status comes when the constraint is compiled and the engine has the request; then this client leaves.
-        async with client.stream("POST", f"{server.url}/v1/completions", content=body, headers=headers) as answer:
-            kind = "hostile" if is_hostile else "real"
+        async with client.stream("POST", url, content=requests[place], headers=headers) as answer:
+            kind = "hostile" if is_hostile(place) else "real"
             found.statuses[kind][answer.status_code] += 1
             found.seconds[kind].append(round(time.perf_counter() - begin, 2))
 
-    await asyncio.gather(*(one(place) for place in range(STORM)))
+    await asyncio.gather(*(one(place) for place in range(len(requests))))
 
 
 async def health(client: httpx.AsyncClient, server: LiveServer, until: asyncio.Event) -> float:
@@ -114,46 +128,84 @@ def p99(answers: list[Streamed]) -> float:
     return float(np.percentile([gap for answer in answers for gap in answer.gaps_ms], 99))
 
 
-async def measure(server: LiveServer, tokens: int, rounds: int) -> dict[str, Any]:
+@dataclass(slots=True)
+class Rounds:
+    """What the streams and the server went through.
+
+    Attributes:
+        p99_ms: by condition, one for each round.
+        calm_s: from the end of the streams until nothing was compiled any more, after each storm.
+        own: bytes of memory by process: before, the most during a storm, and after the last one.
+    """
+
+    p99_ms: dict[str, list[float]] = field(default_factory=lambda: {"quiet": [], "plain": [], "storm": []})
+    failed: int = 0
+    health_ms: float = 0.0
+    calm_s: list[float] = field(default_factory=list)
+    total: Storm = field(default_factory=Storm)
+    own: dict[str, list[int]] = field(default_factory=dict)
+
+    def remember(self, own: dict[str, int]) -> None:
+        for name, value in own.items():
+            self.own.setdefault(name, [value, value, value])
+            self.own[name][1] = max(value, self.own[name][1])
+            self.own[name][2] = value
+
+
+async def measure(server: LiveServer, tokens: int, rounds: int) -> Rounds:
     real = schemas()[-900::9]
-    limits = httpx.Limits(max_connections=None)
-    rounds_p99: dict[str, list[float]] = {"quiet": [], "plain": [], "storm": []}
-    failed, health_ms = 0, 0.0
-    total = Storm()
-    async with httpx.AsyncClient(timeout=600, limits=limits) as client:
+    found = Rounds()
+    gc.collect()
+    gc.freeze()  # a collection of all that has been imported would stop this client's clock for a tenth of a second
+    async with httpx.AsyncClient(timeout=600, limits=httpx.Limits(max_connections=None)) as client:
         await streams(client, server, 8)  # nobody's first request is measured
-        before = resident_bytes(server)
+        found.remember(own_bytes(server))
         for number in range(rounds):
-            for condition, values in rounds_p99.items():
-                decoding = asyncio.create_task(streams(client, server, tokens))
-                await asyncio.sleep(0.5)
-                if condition == "plain":
-                    await storm(client, server, real, None, Storm())
-                elif condition == "storm":
-                    over = asyncio.Event()
-                    probing = asyncio.create_task(health(client, server, over))
-                    await storm(client, server, real, number, total)
-                    over.set()
-                    health_ms = max(health_ms, await probing)
-                answers = await decoding
+            for condition, values in found.p99_ms.items():
+                requests = bodies(server.model, real, number if condition == "storm" else None)
+                answers = await under(client, server, tokens, condition, requests, found)
                 values.append(p99(answers))
-                failed += sum(not answer.finished or answer.error is not None for answer in answers)
+                found.failed += sum(not answer.finished or answer.error is not None for answer in answers)
                 say(f"round {number + 1}: {condition} {values[-1]:.0f} ms")
-        peak = resident_bytes(server)
-        await asyncio.sleep(10)
-        after = resident_bytes(server)
-    statuses = total.statuses
+                found.remember(own_bytes(server))
+                if condition == "storm":
+                    found.calm_s.append(await calm(client, server))
+        await asyncio.sleep(REST_SECONDS)
+        found.remember(own_bytes(server))
+    return found
+
+
+async def under(
+    client: httpx.AsyncClient, server: LiveServer, tokens: int, condition: str, requests: list[bytes], found: Rounds
+) -> list[Streamed]:
+    """The streams under a condition."""
+    decoding = asyncio.create_task(streams(client, server, tokens))
+    await asyncio.sleep(0.5)
+    if condition == "plain":
+        await storm(client, server, requests, Storm())
+    elif condition == "storm":
+        over = asyncio.Event()
+        probing = asyncio.create_task(health(client, server, over))
+        await storm(client, server, requests, found.total)
+        over.set()
+        found.health_ms = max(found.health_ms, await probing)
+    return await decoding
+
+
+def report(found: Rounds) -> dict[str, Any]:
+    statuses, p99_ms = found.total.statuses, found.p99_ms
     return {
-        "p99_itl_ratio": _ratio(rounds_p99["storm"], rounds_p99["quiet"]),
-        "failed_streams": failed,
+        "p99_itl_ratio": _ratio(p99_ms["storm"], p99_ms["quiet"]),
+        "failed_streams": found.failed,
         "hostile_refused": sum(count for status, count in statuses["hostile"].items() if 400 <= status < 500),
         "hostile_sent": sum(statuses["hostile"].values()),
-        "ratio_to_plain_requests": _ratio(rounds_p99["storm"], rounds_p99["plain"]),
+        "ratio_to_plain_requests": _ratio(p99_ms["storm"], p99_ms["plain"]),
         "statuses": {kind: dict(counts) for kind, counts in statuses.items()},
-        "seconds_to_status": {k: [round(float(np.median(v)), 2), max(v)] for k, v in total.seconds.items()},
-        "p99_itl_ms": {condition: [round(value, 1) for value in values] for condition, values in rounds_p99.items()},
-        "health_ms_worst": round(health_ms, 1),
-        "resident_mib": [value >> 20 for value in (before, peak, after)],
+        "seconds_to_status": {k: [round(float(np.median(v)), 2), max(v)] for k, v in found.total.seconds.items()},
+        "seconds_until_calm": [round(value, 1) for value in found.calm_s],
+        "p99_itl_ms": {condition: [round(value, 1) for value in values] for condition, values in p99_ms.items()},
+        "health_ms_worst": round(found.health_ms, 1),
+        "own_mib": {name: [value >> 20 for value in values] for name, values in found.own.items()},
     }
 
 
@@ -174,7 +226,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         environment = {"GUIDED_CACHE_DIR": name}
         with LiveServer.started(default_target(), Path(name) / "server.log", environment=environment) as server:
-            print(json.dumps(asyncio.run(measure(server, arguments.tokens, arguments.rounds))))
+            print(json.dumps(report(asyncio.run(measure(server, arguments.tokens, arguments.rounds)))))
 
 
 if __name__ == "__main__":

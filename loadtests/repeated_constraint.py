@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from loadtests.requests import metric, stream
+from loadtests.requests import calm, metric, stream
 from loadtests.sample_schemas import schemas
 from scripts.prepare_model import default_target
 from tests.live_server import LiveServer
@@ -60,10 +60,7 @@ async def settle(server: LiveServer, constraints: Constraints) -> None:
     async with httpx.AsyncClient(timeout=300) as client:
         for fields in constraints.values():
             await stream(client, server, max_tokens=2, **fields)
-        for _ in range(100):
-            if metric(server, "guided_compile_busy") == metric(server, "guided_compile_queue") == 0:
-                break
-            await asyncio.sleep(0.2)
+        await calm(client, server)
 
 
 def say(message: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -69,15 +71,51 @@ async def stream(client: httpx.AsyncClient, server: LiveServer, **body: Any) -> 
 
 def metric(server: LiveServer, name: str) -> float:
     """The sum of a metric's samples, such as `guided_compilations_total` or `guided_cache_bytes{tier="disk"}`."""
-    text = httpx.get(f"{server.url}/metrics", timeout=30).text
-    values = re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", text, re.M)
-    return sum(map(float, values))
+    return sum(_samples(httpx.get(f"{server.url}/metrics", timeout=30).text, name))
+
+
+def _samples(text: str, name: str) -> list[float]:
+    return [float(value) for value in re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", text, re.M)]
+
+
+async def calm(client: httpx.AsyncClient, server: LiveServer, most_seconds: float = 600.0) -> float:
+    """Waits until no constraint is compiled or waits for it; the seconds that this took."""
+    begin = time.monotonic()
+    while time.monotonic() - begin < most_seconds:
+        text = (await client.get(f"{server.url}/metrics")).text
+        if sum(_samples(text, "guided_compile_busy") + _samples(text, "guided_compile_queue")) == 0:
+            return time.monotonic() - begin
+        await asyncio.sleep(0.2)
+    raise TimeoutError(f"constraints are still being compiled after {most_seconds:g} s")
 
 
 def resident_bytes(server: LiveServer) -> int:
     """Memory of the server's process and of those that compile for it; pages that they share are counted for each."""
+    roles = _processes(server)
+    return sum(process.memory_info().rss for process in [*roles["gateway"], *roles["compiling"]])
+
+
+def own_bytes(server: LiveServer) -> dict[str, int]:
+    """Memory that ends with the server's processes, by what they do; of pages that processes share each has its part.
+
+    Pages of files are left out: the system takes those back when it needs them.
+    """
+    return {role: sum(map(_anonymous_bytes, processes)) for role, processes in _processes(server).items()}
+
+
+def _processes(server: LiveServer) -> dict[str, list[psutil.Process]]:
     assert server.process is not None
     gateway = psutil.Process(server.process.pid)
-    compiling = [p for p in gateway.children() if "guided.workers.nursery" in " ".join(p.cmdline())]
-    own = [gateway, *compiling, *(worker for nursery in compiling for worker in nursery.children())]
-    return sum(process.memory_info().rss for process in own)
+    roles: dict[str, list[psutil.Process]] = {"gateway": [gateway], "engine": [], "compiling": []}
+    for child in gateway.children():
+        role = "compiling" if "guided.workers.nursery" in " ".join(child.cmdline()) else "engine"
+        roles[role] += [child, *child.children(recursive=True)]
+    return roles
+
+
+def _anonymous_bytes(process: psutil.Process) -> int:
+    try:
+        text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+    except OSError:  # it ended in between
+        return 0
+    return 1024 * sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss_Anon:"))
