@@ -24,6 +24,7 @@ from server import http_server
 from server.app import create_app
 from server.compile_service import CompileService
 from server.engine import GuidedEngine
+from server.executor import sleep_while_waiting
 from server.http_server import Listener
 from server.keys import KeyRing
 from server.load import Load
@@ -112,11 +113,12 @@ def warn_of_open_doors(args: Namespace, keys: KeyRing) -> None:
 
 
 def engine_config(args: Namespace) -> tuple[AsyncEngineArgs, VllmConfig]:
-    """The engine's configuration, with our logits processor among those that the worker loads."""
+    """The engine's configuration, with our logits processor among those that the worker loads, and an executor that does not spin."""
     engine_args = AsyncEngineArgs.from_cli_args(args)
     config = engine_args.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
     model = config.model_config
     model.logits_processors = [*(model.logits_processors or []), processor_name(config)]
+    sleep_while_waiting(config)
     return engine_args, config
 
 
