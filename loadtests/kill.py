@@ -5,7 +5,8 @@
 Constrained requests go on all the time, known constraints and new ones, while each misfortune happens in turn. `failed` are requests that
 did not end in a complete answer, `wrong` are answers that do not satisfy their constraint. The disk is a small file system of its own,
 where this may be mounted (root); otherwise that part is left out, and the result says so. There is no --url: what is killed and damaged
-here has to be this test's own.
+here has to be this test's own. Last, two servers start together on one empty cache folder, without a model (`tests.server.gateway`), and
+get the same new constraints at the same moments.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ import psutil
 
 from loadtests.requests import stream
 from scripts.prepare_model import default_target
-from tests.live_server import LiveServer
+from tests.live_server import ROOT, LiveServer
 from tests.redis_server import RedisServer, redis_server
 
 AT_ONCE = 4
+TOGETHER = 40  # constraints that two servers get at the same time
 DISK_MIB = 24
 END_SECONDS = 60
 
@@ -142,6 +144,39 @@ async def measure(server: LiveServer, redis: RedisServer, indexes: Path, disk: b
     return found
 
 
+async def two_servers(folder: Path) -> dict[str, int]:
+    """What the same new constraints come to at two servers that started together on one folder."""
+    results = {"requests": 0, "failed": 0, "wrong": 0}
+    command = [sys.executable, "-m", "tests.server.gateway", str(default_target())]
+    environment = {**os.environ, "GUIDED_CACHE_DIR": str(folder)}
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True))
+            for _ in range(2)
+        ]
+        for process in started:
+            stack.callback(process.terminate)
+        servers = [LiveServer.at(_ready(process)) for process in started]
+        async with httpx.AsyncClient(timeout=120) as client:
+            for number in range(TOGETHER):
+                pattern = rf"(yes|no){number}[a-c]{{2,9}}!"
+                asked = (stream(client, server, max_tokens=40, guided_regex=pattern) for server in servers)
+                for found in await asyncio.gather(*asked):
+                    results["requests"] += 1
+                    results["failed"] += not found.finished
+                    results["wrong"] += found.finished and re.fullmatch(pattern, found.text) is None
+    return results
+
+
+def _ready(process: subprocess.Popen[str]) -> str:
+    """The address of a server, once it answers."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("ready on "):
+            return line.removeprefix("ready on ").strip()
+    raise RuntimeError(f"the server ended with status {process.wait()}")
+
+
 def end_of_engine(server: LiveServer) -> dict[str, Any]:
     """Kills the engine's process; how the server ended."""
     assert server.process is not None
@@ -168,6 +203,7 @@ def main() -> None:
             with LiveServer.started(default_target(), folder / "server.log", environment=environment) as server:
                 found = asyncio.run(measure(server, redis, folder / "indexes", mounted))
                 ending = end_of_engine(server)
+        found["two servers"] = asyncio.run(two_servers(folder / "two"))
     totals = {key: sum(part[key] for part in found.values()) for key in ("requests", "failed", "wrong")}
     print(json.dumps({**totals, "by_misfortune": found, "full_disk_tried": mounted, "engine_killed": ending}))
 
