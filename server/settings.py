@@ -116,8 +116,9 @@ class Settings(BaseSettings):
     compile_nice: int = Field(
         default=15,
         ge=0,
-        le=19,
-        description="niceness of the processes for short work; the others run when nothing else wants the CPU; 0: none of them gives way",
+        le=20,
+        description="niceness of the processes for short work, 20: as the others, which run when nothing else wants the CPU; "
+        "0: none of them gives way",
     )
 
     # where indexes are kept

@@ -46,7 +46,8 @@ class PoolOptions:
         limits: of one constraint; `seconds` is CPU time.
         wall_seconds: after which a job is killed.
         memory_bytes: address space of a job.
-        nice: added to the niceness of the workers for short jobs; the others run when nothing else wants the CPU. 0: nobody gives way.
+        nice: added to the niceness of the workers for short jobs, 20: as the others, which run when nothing else wants the CPU; 0: nobody
+            gives way.
         folder, disk_bytes, remote: the cache; see `guided.cache`.
     """
 

@@ -140,7 +140,7 @@ def test_a_worker_at_rest_gives_back_its_memory(live, monkeypatch):
 
 @pytest.mark.parametrize(
     "nice, expected",
-    [(3, {(os.SCHED_OTHER, 3), (os.SCHED_IDLE, 19)}), (0, {(os.SCHED_OTHER, 0)})],
+    [(3, {(os.SCHED_OTHER, 3), (os.SCHED_IDLE, 19)}), (20, {(os.SCHED_IDLE, 19)}), (0, {(os.SCHED_OTHER, 0)})],
 )
 def test_workers_give_way(nice, expected, loop, tmp_path):
     made = LivePool(Pool(VOCABULARY, PoolOptions(tmp_path, nice=nice)), loop, tmp_path)
