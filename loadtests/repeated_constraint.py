@@ -35,13 +35,19 @@ WITHOUT_SCHEMA: Constraints = {
 }
 
 
+def asked(fields: dict[str, Any] | None) -> dict[str, Any]:
+    """The request: two tokens of an answer, whole or not."""
+    options = {} if fields is None else {"guided_options": {"fit_budget": False}, **fields}
+    return {"max_tokens": 2, **options}
+
+
 async def measure(server: LiveServer, constraints: Constraints, repeats: int) -> dict[str, Any]:
     """Medians of milliseconds to the first token, and ratios to unguided: above 1 is faster than unguided."""
     times: dict[str, list[float]] = {"plain": [], **{name: [] for name in constraints}}
     async with httpx.AsyncClient(timeout=120) as client:
         for _ in range(repeats):
             for name in times:
-                found = await stream(client, server, max_tokens=2, **constraints.get(name, {}))
+                found = await stream(client, server, **asked(constraints.get(name)))
                 assert found.first_ms is not None, (name, found)
                 times[name].append(found.first_ms)
     medians = {name: statistics.median(values) for name, values in times.items()}
@@ -59,7 +65,7 @@ async def settle(server: LiveServer, constraints: Constraints) -> None:
     """Asks for each constraint, and waits until what can be closed is closed."""
     async with httpx.AsyncClient(timeout=300) as client:
         for fields in constraints.values():
-            await stream(client, server, max_tokens=2, **fields)
+            await stream(client, server, **asked(fields))
         await calm(client, server)
 
 
