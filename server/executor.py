@@ -8,8 +8,11 @@ compilations: they are then pushed onto those of the model, and hold up its step
 from __future__ import annotations
 
 from vllm.config import VllmConfig
+from vllm.distributed.device_communicators.shm_broadcast import SpinCondition
 from vllm.platforms import current_platform
 from vllm.v1.executor.multiproc_executor import MultiprocExecutor
+
+_NAP_MS = 1  # notifications may be dropped (their socket holds one): without an end to the nap the answer would lie there for a minute
 
 
 class SleepingExecutor(MultiprocExecutor):
@@ -19,7 +22,14 @@ class SleepingExecutor(MultiprocExecutor):
         super()._post_init_executor()
         for queue in self.response_mqs:
             if queue._spin_condition is not None:  # those of other nodes come over the network
-                queue._spin_condition.busy_loop_s = 0.0
+                sleep_in_naps(queue._spin_condition)
+
+
+def sleep_in_naps(condition: SpinCondition) -> None:
+    """From now on the condition waits asleep, until it is notified or the nap is over; who waits looks and waits again."""
+    wait = condition.wait
+    condition.busy_loop_s = 0.0
+    condition.wait = lambda timeout_ms=None: wait(_NAP_MS if timeout_ms is None else min(timeout_ms, _NAP_MS))
 
 
 def sleep_while_waiting(config: VllmConfig) -> None:
