@@ -179,7 +179,7 @@ def test_checks_and_first_attempts_take_turns(tmp_path, monkeypatch):
         done: list[str] = []
 
         async def hire(niceness: int) -> SimpleNamespace:
-            return SimpleNamespace(is_gone=False, kill=lambda: None)
+            return SimpleNamespace(is_gone=False, grown_bytes=0, kill=lambda: None)
 
         async def note(worker: object, ticket: Ticket) -> bool:
             done.append(ticket.priority.name)
@@ -190,8 +190,10 @@ def test_checks_and_first_attempts_take_turns(tmp_path, monkeypatch):
         for priority in [Priority.CHECK] * 4 + [Priority.QUICK] * 2:
             pool._queue.put(Ticket({}, priority, "", asyncio.get_running_loop().create_future()))
         working = asyncio.create_task(pool._keep_busy(_SHORT, 0))
-        while len(done) < 6:
+        while len(done) < 6 and not working.done():
             await asyncio.sleep(0)
+        if working.done():
+            await working  # it ended with an error
         working.cancel()
         return done
 
