@@ -17,6 +17,7 @@ from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 
 from guided.errors import json_type
 from server.errors import RequestRefused
+from server.without_effect import WITHOUT_EFFECT
 
 Body = Mapping[str, Any]
 
@@ -32,19 +33,6 @@ BUDGETS = {  # route -> the fields that limit the answer, the one that counts fi
     RESPONSES: ("max_output_tokens",),
 }
 
-# Fields of OpenAI's endpoint that vLLM does not know and that say nothing about the answer: bookkeeping, billing, caching, speed.
-WITHOUT_EFFECT = frozenset(
-    {
-        "metadata",
-        "store",
-        "service_tier",
-        "safety_identifier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "prediction",
-        "user",
-    }
-)
 INSTEAD = {  # field -> what to do instead of sending it
     "functions": "send tools",
     "function_call": "send tool_choice",

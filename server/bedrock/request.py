@@ -13,21 +13,9 @@ from server.bedrock.checker import CallersChecker
 from server.bedrock.schema import Shape, shape_of
 from server.errors import RequestRefused
 from server.guided_fields import REFERENCE, read_constraint, without_constraint
+from server.without_effect import WITHOUT_EFFECT
 
 TOOL = "answer"
-# For the caller's books: they change nothing about an answer. The same as in server.request_fields, which knows vLLM.
-WITHOUT_EFFECT = frozenset(
-    {
-        "metadata",
-        "store",
-        "service_tier",
-        "safety_identifier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "prediction",
-        "user",
-    }
-)
 ONLY = {"n": 1, "logprobs": False, "frequency_penalty": 0, "presence_penalty": 0, "tool_choice": "none", "best_of": 1}
 KNOWN = frozenset(
     {

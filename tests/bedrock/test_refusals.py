@@ -12,8 +12,8 @@ from server.bedrock.app import create_app
 from server.bedrock.cache import NoCache
 from server.bedrock.checker import Checker
 from server.bedrock.engine import ERRORS
-from server.bedrock.request import WITHOUT_EFFECT
 from server.bedrock.settings import BedrockSettings
+from server.without_effect import WITHOUT_EFFECT
 from tests.bedrock.stand_in import text, tool_use
 from tests.bedrock.test_answers import WEATHER, chat, error
 
@@ -120,12 +120,6 @@ def test_what_holds_anyway_is_taken(bedrock, gateway, fields):
     assert answer.status_code == 200, answer.text
     if "guided_json" in fields:
         assert answer.json()["choices"][0]["message"]["content"] == '{"a":"é\\n"}'
-
-
-def test_the_same_fields_have_no_effect_as_on_vllm():
-    from server import request_fields
-
-    assert WITHOUT_EFFECT == request_fields.WITHOUT_EFFECT
 
 
 def test_an_unknown_model_is_a_404(bedrock, gateway):
