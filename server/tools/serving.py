@@ -7,7 +7,7 @@ came, as it is in a stream, and the finish reason is the engine's: "length", or 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -91,31 +91,43 @@ def _is_whole(arguments: str) -> bool:
     return True
 
 
-async def _cut_stream(stream: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
+async def _edited(
+    stream: AsyncGenerator[str, None], edit: Callable[[dict[str, Any]], bool]
+) -> AsyncGenerator[str, None]:
+    """The events of a stream; `edit` gets the chunk of each that has calls, and says whether it changed it."""
+    async with aclosing(stream):
+        async for event in stream:
+            if '"tool_calls"' in event:
+                chunk = json.loads(event.removeprefix("data: "))
+                if edit(chunk):
+                    event = f"data: {json.dumps(chunk)}\n\n"
+            yield event
+
+
+def _cut_stream(stream: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
     """The events of a stream, whose last one says "stop" where a stop string cut a call.
 
     With the finish reason vLLM may send a closing of arguments that the model never wrote, so what counts came before.
     """
     last: dict[int, tuple[int, list[str]]] = {}  # choice -> its last call, and the parts of its arguments
-    async with aclosing(stream):
-        async for event in stream:
-            if '"tool_calls"' not in event:
-                yield event
-                continue
-            chunk = json.loads(event.removeprefix("data: "))
-            for choice in chunk["choices"]:
-                calls = choice["delta"].get("tool_calls") or ()
-                before = "".join(last.get(choice["index"], (0, []))[1]) if choice["finish_reason"] else ""
-                if _cut_by_stop(choice["finish_reason"], choice.get("stop_reason"), before):
-                    choice["finish_reason"] = "stop"
-                    event = f"data: {json.dumps(chunk)}\n\n"
-                for call in calls:
-                    number, parts = last.get(choice["index"], (None, []))
-                    if call["index"] != number:
-                        parts = []
-                        last[choice["index"]] = call["index"], parts
-                    parts.append((call.get("function") or {}).get("arguments") or "")
-            yield event
+
+    def edit(chunk: dict[str, Any]) -> bool:
+        changed = False
+        for choice in chunk["choices"]:
+            calls = choice["delta"].get("tool_calls") or ()
+            before = "".join(last.get(choice["index"], (0, []))[1]) if choice["finish_reason"] else ""
+            if _cut_by_stop(choice["finish_reason"], choice.get("stop_reason"), before):
+                choice["finish_reason"] = "stop"
+                changed = True
+            for call in calls:
+                number, parts = last.get(choice["index"], (None, []))
+                if call["index"] != number:
+                    parts = []
+                    last[choice["index"]] = call["index"], parts
+                parts.append((call.get("function") or {}).get("arguments") or "")
+        return changed
+
+    return _edited(stream, edit)
 
 
 class _Message(ChatMessage):
@@ -130,18 +142,16 @@ def _as_custom(response: ChatCompletionResponse, names: frozenset[str]) -> None:
         choice.message = _Message(**{**choice.message.model_dump(), "tool_calls": calls})
 
 
-async def _custom_stream(stream: AsyncGenerator[str, None], calls: CustomCalls) -> AsyncGenerator[str, None]:
+def _custom_stream(stream: AsyncGenerator[str, None], calls: CustomCalls) -> AsyncGenerator[str, None]:
     """The events of a stream, with the calls of custom tools as OpenAI has them."""
-    async with aclosing(stream):
-        async for event in stream:
-            if '"tool_calls"' not in event:
-                yield event
-                continue
-            chunk = json.loads(event.removeprefix("data: "))
-            for choice in chunk["choices"]:
-                delta = choice["delta"]
-                delta["tool_calls"] = [calls.in_chunk(choice["index"], call) for call in delta.get("tool_calls") or ()]
-            yield f"data: {json.dumps(chunk)}\n\n"
+
+    def edit(chunk: dict[str, Any]) -> bool:
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            delta["tool_calls"] = [calls.in_chunk(choice["index"], call) for call in delta.get("tool_calls") or ()]
+        return True
+
+    return _edited(stream, edit)
 
 
 def honest(parser_class: type[Parser]) -> type[Parser]:
