@@ -88,7 +88,8 @@ class GuidedLogitsProcessor(LogitsProcessor):
 
     def apply(self, logits: torch.Tensor, ctx: LogitsContext) -> torch.Tensor:
         """Masks in place. Rows of requests without a constraint keep every bit."""
-        names = {slot: self._reported[slot] for slot in ctx.idx_mapping_np.tolist() if slot in self._reported}
+        batch = ctx.idx_mapping_np.tolist() if self._reported else ()
+        names = {slot: self._reported[slot] for slot in batch if slot in self._reported}
         if not names or self._reports is None:
             self._mask(logits, ctx)
             return logits
