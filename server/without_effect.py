@@ -1,4 +1,4 @@
-"""Fields of OpenAI's requests that say nothing about the answer: books, billing, caching, speed. Every gateway takes them, none uses them."""
+"""Fields of OpenAI's requests that say nothing about the answer (books, billing, caching, speed): every gateway takes them."""
 
 WITHOUT_EFFECT = frozenset(
     {

@@ -81,9 +81,7 @@ class Network:
         self.late_rules: list[int] = []  # built by their function, in this order
         self.root = -1  # the rule that the whole output matches
         self.special_tokens: dict[str, list[tuple[int, int]]] = {}  # name -> where it is read: (source, target)
-        self.token_places: dict[
-            str, dict[str, Any]
-        ] = {}  # name -> where the constraint has it, as a `ConstraintError` says it
+        self.token_places: dict[str, dict[str, Any]] = {}  # name -> its place, as a `ConstraintError` takes it
 
     # --- states and edges -------------------------------------------------------------------------------------------
 
