@@ -117,8 +117,8 @@ class Settings(BaseSettings):
         default=15,
         ge=0,
         le=20,
-        description="niceness of the processes for short work, 20: as the others, which run when nothing else wants the CPU; "
-        "0: none of them gives way",
+        description="the processes run when nothing else wants the CPU; where that leaves short work without one, those for it have this "
+        "niceness for a minute. 20: they stay as they are; 0: none of them gives way",
     )
 
     # where indexes are kept

@@ -31,6 +31,7 @@ _ANY = (Priority.LONG, Priority.CHECK, Priority.QUICK, Priority.BACKGROUND)
 COMPILING = "guided.workers.nursery"
 _DEATHS = 2  # a job whose worker died so often is given up
 _HARDLY = 0.1  # part of its wall time that a job had a CPU, below which its time says nothing of it
+_STARVED_SECONDS = 60.0  # so long workers for short jobs claim a part of the CPU, once one of these had hardly any
 _REST_SECONDS = 30.0  # after so long without a job a worker makes way for a fresh one, if that is
 _SPARE_BYTES = 32 << 20  # so much smaller: what it knew of growing indexes has most likely had its use
 
@@ -46,8 +47,8 @@ class PoolOptions:
         limits: of one constraint; `seconds` is CPU time.
         wall_seconds: after which a job is killed.
         memory_bytes: address space of a job.
-        nice: added to the niceness of the workers for short jobs, 20: as the others, which run when nothing else wants the CPU; 0: nobody
-            gives way.
+        nice: workers run when nothing else wants the CPU. Where that leaves a short job without one, those with short jobs are as nice as
+            this for a minute; 20: they stay as they are; 0: nobody gives way at all.
         folder, disk_bytes, remote: the cache; see `guided.cache`.
     """
 
@@ -102,6 +103,7 @@ class Pool:
         self.disk: dict[str, Any] = {"used_bytes": None, "oldest_seconds": None, "evictions": 0}
         self.busy = 0
         self._idle_for_any = 0  # workers that could take any job
+        self._starved_until = 0.0  # time.monotonic()
         self._background: set[Ticket] = set()  # those being worked on
         self._vocabulary = vocabulary
         self._module = module
@@ -118,8 +120,7 @@ class Pool:
         await self._nursery.start()
         short = self.options.workers // 2
         for place in range(self.options.workers):
-            kind = (_SHORT, self.options.nice) if place < short else (_ANY, IDLE if self.options.nice else 0)
-            self._places.append(asyncio.create_task(self._keep_busy(*kind)))
+            self._places.append(asyncio.create_task(self._keep_busy(_SHORT if place < short else _ANY)))
 
     async def run(self, job: Message, priority: Priority, caller: str = "") -> Message:
         """The outcome of a job; see `guided.workers.jobs`.
@@ -154,12 +155,12 @@ class Pool:
 
     # --- one place for a worker ---------------------------------------------------------------------------------------
 
-    async def _keep_busy(self, priorities: Sequence[Priority], niceness: int) -> None:
+    async def _keep_busy(self, priorities: Sequence[Priority]) -> None:
         worker: WorkerProcess | None = None
         takes_any, order = priorities is _ANY, priorities
         try:
             while True:
-                worker = worker or await self._hire(niceness)
+                worker = worker or await self._hire(self._nicest)
                 self._idle_for_any += takes_any
                 try:
                     ticket = await self._next(worker, order)
@@ -169,9 +170,9 @@ class Pool:
                     worker.kill()
                     worker = None
                     continue
-                if worker.is_gone:
+                if worker.is_gone or worker.niceness != self._niceness(ticket.priority):
                     worker.kill()
-                    worker = await self._hire(niceness)
+                    worker = await self._hire(self._niceness(ticket.priority))
                 if not takes_any:
                     order = _AFTER_A_CHECK if ticket.priority is Priority.CHECK else priorities
                 begin = time.monotonic()
@@ -201,6 +202,16 @@ class Pool:
                 return await self._nursery.fork(niceness)
             except OSError:
                 await asyncio.sleep(1.0)
+
+    def _niceness(self, priority: Priority) -> int:
+        """Of the worker that takes a job: as little in the way of what decodes as leaves the short ones some CPU."""
+        if priority in _SHORT and time.monotonic() < self._starved_until:
+            return self.options.nice
+        return self._nicest
+
+    @property
+    def _nicest(self) -> int:
+        return IDLE if self.options.nice else 0
 
     async def _counted(self, worker: WorkerProcess, ticket: Ticket) -> bool:
         self.busy += 1
@@ -263,7 +274,13 @@ class Pool:
         if ticket.outcome.done():  # its caller is gone
             return
         seconds = ticket.job["wall_seconds"]
-        if ticket.priority is Priority.LONG and cpu_seconds < _HARDLY * seconds:
+        starved = cpu_seconds < _HARDLY * seconds
+        if starved and ticket.priority in _SHORT and not ticket.starved:
+            self._starved_until = time.monotonic() + _STARVED_SECONDS
+            ticket.starved = True
+            self._queue.put_back(ticket)
+            return
+        if starved and ticket.priority is Priority.LONG:
             busy = f"the machine had no time to compile it within wall_seconds = {seconds:g} s"
             ticket.outcome.set_exception(Overloaded(busy, self._queue.retry_seconds))
             return

@@ -24,11 +24,13 @@ class WorkerProcess:
     """One worker, idle or busy.
 
     Attributes:
+        niceness: that it was forked with.
         ended: exit status, negative: the signal that killed it.
         grown_bytes: memory that it holds beyond what it had at first, when it last said so.
     """
 
     pid: int
+    niceness: int
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     ended: asyncio.Future[int]
@@ -97,7 +99,7 @@ class NurseryProcess:
             pid = await self._forked(theirs, niceness)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         ended = self._ends.setdefault(pid, asyncio.get_running_loop().create_future())
-        return WorkerProcess(pid, reader, writer, ended)
+        return WorkerProcess(pid, niceness, reader, writer, ended)
 
     async def _forked(self, theirs: socket.socket, niceness: int) -> int:
         """The process id of the worker that has `theirs`."""

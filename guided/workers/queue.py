@@ -43,6 +43,7 @@ class Ticket:
     outcome: asyncio.Future[Message]
     expires: float = math.inf  # time.monotonic() when waiting has been in vain
     deaths: int = 0  # workers that died over it
+    starved: bool = False  # a worker had hardly any CPU for it
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,11 @@ from guided.cache import Disk
 from guided.constraint import Constraint
 from guided.errors import InvalidConstraint, LimitExceeded, UnsupportedKeyword
 from guided.workers import Overloaded, Pool, PoolOptions, Priority
+from guided.workers.messages import IDLE
 from guided.workers.pool import _SHORT
 from guided.workers.queue import Ticket
 from tests.index.test_token_index import VOCABULARY
-from tests.workers.live_pool import LivePool, job
+from tests.workers.live_pool import LIMITS, LivePool, job
 
 EXPLOSION = Constraint.regex("(a|b)*a(a|b){40}")  # its automaton has 2 ** 41 states
 RECURSIVE = Constraint.grammar('start: "(" start ")" | "a" start "b" | "x"')
@@ -138,21 +140,50 @@ def test_a_worker_at_rest_gives_back_its_memory(live, monkeypatch):
     assert live.pool.deaths == deaths
 
 
-@pytest.mark.parametrize(
-    "nice, expected",
-    [(3, {(os.SCHED_OTHER, 3), (os.SCHED_IDLE, 19)}), (20, {(os.SCHED_IDLE, 19)}), (0, {(os.SCHED_OTHER, 0)})],
-)
-def test_workers_give_way(nice, expected, loop, tmp_path):
-    made = LivePool(Pool(VOCABULARY, PoolOptions(tmp_path, nice=nice)), loop, tmp_path)
+def _started(loop, folder, nice: int) -> LivePool:
+    """A pool with its two workers."""
+    if os.nice(0) != 0:
+        pytest.skip("the tests themselves are nice")
+    made = LivePool(Pool(VOCABULARY, PoolOptions(folder, limits=LIMITS, nice=nice)), loop, folder)
     made.wait(made.pool.start())
+    _until(lambda: len(made.nursery.children()) == 2)
+    return made
+
+
+def _priorities(made: LivePool) -> set[tuple[int, int]]:
+    """Policy and niceness of each worker."""
+    return {(os.sched_getscheduler(worker.pid), worker.nice()) for worker in made.nursery.children()}
+
+
+@pytest.mark.parametrize("nice, expected", [(3, (os.SCHED_IDLE, 19)), (0, (os.SCHED_OTHER, 0))])
+def test_workers_give_way(nice, expected, loop, tmp_path):
+    made = _started(loop, tmp_path, nice)
     try:
-        if os.nice(0) != 0:
-            pytest.skip("the tests themselves are nice")
-        _until(lambda: len(made.nursery.children()) == 2)
-        _until(lambda: {(os.sched_getscheduler(w.pid), w.nice()) for w in made.nursery.children()} == expected)
+        _until(lambda: _priorities(made) == {expected})
         # Linux shares CPUs between sessions before it looks at niceness.
         assert os.getsid(made.nursery.pid) == os.getsid(0)
         assert os.getpgid(made.nursery.pid) == made.nursery.pid, "the terminal's keys are for the server"
+    finally:
+        made.wait(made.pool.close())
+
+
+def test_short_jobs_claim_a_cpu_where_they_get_none(loop, tmp_path, monkeypatch):
+    made = _started(loop, tmp_path, 3)
+
+    async def starved() -> dict[str, Any]:
+        for worker in made.nursery.children():
+            worker.suspend()
+        return await made.pool.run(job(Constraint.regex("starved"), wall_seconds=0.5), Priority.QUICK)
+
+    try:
+        assert made.wait(starved())["closed"]
+        assert (os.SCHED_OTHER, 3) in _priorities(made)
+        for worker in made.nursery.children():
+            worker.resume()
+        made.pool._starved_until = 0.0  # the minute is over
+        for number in range(2):
+            made.run(Constraint.regex(f"calm{number}"))
+        assert _priorities(made) == {(os.SCHED_IDLE, 19)}
     finally:
         made.wait(made.pool.close())
 
@@ -179,7 +210,7 @@ def test_checks_and_first_attempts_take_turns(tmp_path, monkeypatch):
         done: list[str] = []
 
         async def hire(niceness: int) -> SimpleNamespace:
-            return SimpleNamespace(is_gone=False, grown_bytes=0, kill=lambda: None)
+            return SimpleNamespace(is_gone=False, niceness=IDLE, grown_bytes=0, kill=lambda: None)
 
         async def note(worker: object, ticket: Ticket) -> bool:
             done.append(ticket.priority.name)
@@ -189,7 +220,7 @@ def test_checks_and_first_attempts_take_turns(tmp_path, monkeypatch):
         monkeypatch.setattr(pool, "_counted", note)
         for priority in [Priority.CHECK] * 4 + [Priority.QUICK] * 2:
             pool._queue.put(Ticket({}, priority, "", asyncio.get_running_loop().create_future()))
-        working = asyncio.create_task(pool._keep_busy(_SHORT, 0))
+        working = asyncio.create_task(pool._keep_busy(_SHORT))
         while len(done) < 6 and not working.done():
             await asyncio.sleep(0)
         if working.done():
