@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 
+from guided import kernel_cache
 from guided.automaton.avoiding import avoiding
 from guided.automaton.endings import Endings
 from guided.automaton.lazy_dfa import LazyDfa
@@ -172,7 +173,8 @@ def warm_up(vocabulary: Vocabulary | None = None) -> None:
     from guided import regex
 
     regex.warm()
-    _run_every_kernel()
+    with kernel_cache.one_at_a_time():
+        _run_every_kernel()
     if vocabulary is not None:
         slices_of(vocabulary)
         unwritable_bytes(vocabulary)

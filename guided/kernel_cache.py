@@ -8,12 +8,14 @@ before Numba is imported.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 _VARIABLE = "NUMBA_CACHE_DIR"
@@ -35,6 +37,21 @@ def choose() -> None:
     os.environ[_VARIABLE] = str(folder)
     if "numba" in sys.modules:  # it has read the variable already
         sys.modules["numba"].config.CACHE_DIR = str(folder)
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Lets one process compile and the others of the machine wait, which then load what it compiled.
+
+    A server's processes start together. Where the folder cannot be written to, nobody waits.
+    """
+    with contextlib.ExitStack() as opened:
+        with contextlib.suppress(OSError):
+            folder = Path(os.environ[_VARIABLE])
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = opened.enter_context((folder / "lock").open("w"))  # closing it lets the next one in
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def kernel_sources(root: Path) -> list[Path]:

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import guided
-from guided.kernel_cache import kernel_sources
+from guided.kernel_cache import kernel_sources, one_at_a_time
 
 ROOT = Path(guided.__file__).parent
 
@@ -39,3 +41,19 @@ def test_the_folder_is_chosen_once_and_inside_of_the_one_that_is_set(tmp_path):
     told = folder(environment | {"NUMBA_CACHE_DIR": str(tmp_path / "numba")})
     assert Path(told).parent == tmp_path / "numba" and Path(told).name == Path(own).name
     assert folder(environment | {"NUMBA_CACHE_DIR": told}) == told  # a process that another one started
+
+
+def test_processes_that_start_together_compile_one_after_the_other():
+    program = "from guided.kernel_cache import one_at_a_time\nwith one_at_a_time(): print('alone')"
+    with one_at_a_time():
+        other = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            other.wait(timeout=3)
+    assert other.communicate(timeout=60)[0] == "alone\n"
+
+
+def test_where_the_folder_cannot_be_written_nobody_waits(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "kernels"))
+    with one_at_a_time():
+        pass
