@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from guided.automaton import kernels
+from guided.automaton.direct import direct
 from guided.automaton.keep import carry_over
 from guided.automaton.kernels import (
     ACCEPTING,
@@ -124,7 +125,7 @@ class LazyDfa:
             following = int(delta[state, class_of[byte]])
             if following == UNKNOWN:
                 rest = np.frombuffer(data[place:], np.uint8)
-                return self.run(lambda: kernels.advance(self.network, self.machine, state, rest))  # noqa: B023 - called at once
+                return self.run(lambda: direct(kernels.advance)(self.network, self.machine, state, rest))  # noqa: B023 - called at once
             if following == DEAD:
                 return DEAD
             state = following

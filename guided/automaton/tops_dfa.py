@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from guided.automaton import kernels
+from guided.automaton.direct import direct
 from guided.automaton.kernels import CLASSES
 from guided.automaton.lazy_dfa import LazyDfa, new_machine
 
@@ -27,7 +28,7 @@ class TopsDfa(LazyDfa):
             without_base: of the stacks that the state's innermost rule was called with, which are below all others, nothing is kept.
         """
         self.follow()
-        return self.run(lambda: kernels.intern_tops(self._of.machine, state, without_base, self.machine))
+        return self.run(lambda: direct(kernels.intern_tops)(self._of.machine, state, without_base, self.machine))
 
     @property
     def network_size(self) -> tuple[int, int, int, int]:

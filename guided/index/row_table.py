@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from guided.automaton.direct import direct
 from guided.automaton.kernels import Machine, NetworkArrays, enter_all
 from guided.automaton.lazy_dfa import LazyDfa, with_room
 from guided.index import kernels
@@ -55,7 +56,7 @@ class RowTable:
         Raises:
             LimitExceeded: the automaton or the rows outgrew their limits.
         """
-        self.run(lambda: kernels.fill_row(*self.arrays(), state))
+        self.run(lambda: direct(kernels.fill_row)(*self.arrays(), state))
 
     def mask(self, row: int) -> np.ndarray:
         """uint32[words] of a row, a view not to be written to."""
@@ -67,7 +68,7 @@ class RowTable:
             if len(self._listed) >= _MEMO_MASKS:
                 self._listed.clear()
             known = self._listed[row] = np.zeros(self.rows.dense.shape[1], np.uint32)
-            kernels.set_bits(self.listed(-1 - int(place)), known)
+            direct(kernels.set_bits)(self.listed(-1 - int(place)), known)
         return known
 
     def listed(self, begin: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from guided.automaton.direct import direct
 from guided.automaton.kernels import ACCEPTING, DEAD
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import special_token_bytes
@@ -135,7 +136,9 @@ class TokenIndex:
         stack_tops, tops = found
         known, ranges = stack_tops.allowed(tops), stack_tops.open_ranges(tops)
         table.run(
-            lambda: kernels.complete_row(dfa.network, dfa.machine, table.slices, table.rows, state, known, ranges)
+            lambda: direct(kernels.complete_row)(
+                dfa.network, dfa.machine, table.slices, table.rows, state, known, ranges
+            )
         )
 
     def tops_of(self, state: StateId) -> tuple[StackTops, int] | None:
