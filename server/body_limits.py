@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.errors import RequestRefused
 
+_ECHOED_NESTING = {"/v1/responses": 200}  # the answer repeats the schema, and Pydantic writes no more than 255 levels
 _WITH_BODY = {"POST", "PUT", "PATCH", "DELETE"}
 _STRING = re.compile(rb'"[^"]*"')
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -45,7 +46,7 @@ class BodyLimits:
         try:
             body, gone = await self._received(headers, receive)
             if not headers.get("content-type", "").startswith("multipart/"):
-                self._refuse_structure(body)
+                self._refuse_structure(body, scope["path"])
         except RequestRefused as refused:
             response = refused.response()
             response.headers["Connection"] = "close"
@@ -82,14 +83,15 @@ class BodyLimits:
     def _too_large(self) -> RequestRefused:
         return RequestRefused(f"the body is larger than {self._most_bytes:,} bytes", "request_too_large", status=413)
 
-    def _refuse_structure(self, body: bytes) -> None:
+    def _refuse_structure(self, body: bytes, path: str) -> None:
         if b"\0" in body:
             raise RequestRefused("the body is not JSON in UTF-8: it has a byte of value 0", "invalid_request")
         if has_more(body, self._values):
             message = f"the body has more than {self._values:,} values"
             raise RequestRefused(message, "request_too_large", status=413)
-        if is_deeper(body, self._nesting):
-            message = f"the body is nested more than {self._nesting} levels deep"
+        nesting = min(self._nesting, _ECHOED_NESTING.get(path, self._nesting))
+        if is_deeper(body, nesting):
+            message = f"the body is nested more than {nesting} levels deep"
             raise RequestRefused(message, "constraint_too_complex")
 
 

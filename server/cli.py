@@ -5,12 +5,15 @@ The engine's processes import this module too, before vLLM: nothing that imports
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 if TYPE_CHECKING:
     from server.logs import Progress
@@ -35,7 +38,13 @@ def main() -> None:
 
 
 def _end(number: int, frame: object) -> None:
-    """At once, as the system would by itself; but for the first process of a container, which it lets ignore what it does not handle."""
+    """At once, as the system would by itself; but for the first process of a container, which it lets ignore what it does not handle.
+
+    With the engine's processes: those that are starting do not look whether this one is there, and would be left over.
+    """
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
     os._exit(128 + number)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
+from http.client import responses
 
 from starlette.types import Scope
 
@@ -30,7 +30,7 @@ def code_of(status: int) -> str:
 def of_status(status: int, detail: str, scope: Scope) -> RequestRefused:
     """The refusal that only its status tells, such as Starlette's for an address that does not exist."""
     code = code_of(status)
-    phrase = HTTPStatus(status).phrase
+    phrase = responses.get(status, "the request was not answered")  # 499, that the client left, is nobody's standard
     message = detail if detail and detail != phrase else phrase
     if status == 401:
         message = "this needs an API key that the server knows: Authorization: Bearer KEY"

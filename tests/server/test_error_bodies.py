@@ -147,6 +147,25 @@ def test_responses_are_refused_before_the_stream(gateway, stream):
     assert error["param"] == "stop_token_ids"
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_schema_that_the_answer_cannot_repeat_is_refused(gateway, stream):
+    def ask(levels: int) -> httpx.Response:
+        schema = "{" + '"items":{' * levels + "}" * levels + ', "type": "boolean"}'
+        text = f'{{"format": {{"type": "json_schema", "name": "x", "schema": {schema}}}}}'
+        body = f'{{"input": "x", "max_output_tokens": 8, "stream": {json.dumps(stream)}, "text": {text}}}'
+        return post(gateway, "/v1/responses", body.encode())
+
+    whole = ask(200 - 4)  # body, text, format and the schema itself
+    assert whole.status_code == 200 and whole.text.count('"items":{') >= 196, whole.text
+    assert error_of(ask(200 - 3))["code"] == "constraint_too_complex"
+
+
+def test_a_status_that_no_standard_knows():
+    from server.status_errors import of_status
+
+    assert of_status(499, "", {}).body()["error"]["message"] == "the request was not answered"
+
+
 @pytest.mark.parametrize("path", GENERATING)
 def test_no_field_brings_it_down_and_no_message_speaks_python(gateway, path):
     """Each field of vLLM's models in turn, at values that most are not made for."""
