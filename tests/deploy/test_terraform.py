@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 
 import pytest
 import yaml
@@ -18,9 +19,11 @@ from tests.deploy.tools import (
     CHART,
     KUBERNETES,
     ROOT,
+    Manifest,
     call,
     check,
     custom_resource_violations,
+    environment,
     find,
     kubernetes_violations,
     render,
@@ -70,6 +73,18 @@ def medium(modules) -> Terraform:
 @pytest.fixture
 def large(modules) -> Terraform:
     return modules["large"]
+
+
+@pytest.fixture
+def chart_in(large, tmp_path) -> Callable[[str], list[Manifest]]:
+    """Name of a run of the tests of `large` -> the chart's objects with the values that it hands out there."""
+
+    def rendered(run: str) -> list[Manifest]:
+        path = tmp_path / f"{run}.yaml"
+        path.write_text(large.tests()[run].outputs["helm_values"])
+        return render(path)
+
+    return rendered
 
 
 def test_there_are_three_sizes():
@@ -169,11 +184,9 @@ def test_karpenter_understands_its_manifests(large):
         assert custom_resource_violations([(o["kind"], o) for o in objects]) == []
 
 
-def test_the_chart_takes_the_values_and_its_pods_fit_the_nodes(large, tmp_path):
+def test_the_chart_takes_the_values_and_its_pods_fit_the_nodes(large, chart_in):
+    manifests = chart_in("a_smaller_ceiling_reaches_both")
     outputs = large.tests()["a_smaller_ceiling_reaches_both"].outputs
-    path = tmp_path / "values.yaml"
-    path.write_text(outputs["helm_values"])
-    manifests = render(path)
     assert kubernetes_violations([(m["kind"], m) for m in manifests if m["kind"] != "ScaledObject"]) == []
     pod = find(manifests, "Deployment", "guided")["spec"]["template"]["spec"]
     pool = next(o for o in yaml.safe_load_all(outputs["karpenter_manifests"]) if o["kind"] == "NodePool")
@@ -185,15 +198,12 @@ def test_the_chart_takes_the_values_and_its_pods_fit_the_nodes(large, tmp_path):
     assert float(requests["cpu"]) <= 3.5
     assert int(requests["memory"].removesuffix("Gi")) <= 13
     assert int(pod["containers"][0]["resources"]["limits"]["memory"].removesuffix("Gi")) <= 14
-    environment = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
-    assert environment["GUIDED_COMPILE_SECONDS"] == "5"
+    assert environment(pod["containers"][0])["GUIDED_COMPILE_SECONDS"] == "5"
 
 
-def test_names_that_terraform_the_chart_and_the_readme_share(large, tmp_path):
+def test_names_that_terraform_the_chart_and_the_readme_share(large, chart_in):
     """The secret, its keys, the namespace and the service account: each is written in two or three places that must agree."""
-    path = tmp_path / "values.yaml"
-    path.write_text(large.tests()["defaults"].outputs["helm_values"])
-    manifests = render(path)
+    manifests = chart_in("defaults")
     pod = find(manifests, "Deployment", "guided")["spec"]["template"]["spec"]
     test = find(manifests, "Pod")["spec"]
     references = [
@@ -223,10 +233,8 @@ def test_names_that_terraform_the_chart_and_the_readme_share(large, tmp_path):
     assert install.group(1, 2) == (default["name"], default["namespace"])
 
 
-def test_pods_that_may_read_a_bucket_do_so_and_get_their_credentials(large, tmp_path):
-    path = tmp_path / "values.yaml"
-    path.write_text(large.tests()["weights_from_a_bucket"].outputs["helm_values"])
-    manifests = render(path)
+def test_pods_that_may_read_a_bucket_do_so_and_get_their_credentials(chart_in):
+    manifests = chart_in("weights_from_a_bucket")
     pod = find(manifests, "Deployment", "guided")["spec"]["template"]["spec"]
     fetch = next(c for c in pod["initContainers"] if c["name"] == "fetch-weights")
     assert fetch["command"][-2:] == ["s3://models-of-example/Qwen/Qwen2.5-7B-Instruct", "/weights/model"]

@@ -72,6 +72,21 @@ def refusal(*sets: str) -> str:
     return done.stderr
 
 
+def case(name: str) -> list[Manifest]:
+    """The objects of one of the chart's own files of values."""
+    return render(CHART / "ci" / f"{name}.yaml")
+
+
+def environment(container: Manifest) -> dict[str, Any]:
+    return {e["name"]: e.get("value", e.get("valueFrom")) for e in container["env"]}
+
+
+def flags(container: Manifest) -> dict[str, Any]:
+    """`--name=value` words as a dict; words that are flags alone are True."""
+    pairs = (word.removeprefix("--").partition("=") for word in container["args"] if word.startswith("--"))
+    return {name: value if sign else True for name, sign, value in pairs}
+
+
 def find(manifests: Iterable[Manifest], kind: str, name: str | None = None) -> Manifest:
     found = [m for m in manifests if m["kind"] == kind and name in (None, m["metadata"]["name"])]
     assert len(found) == 1, f"{len(found)} objects of kind {kind} named {name}"
