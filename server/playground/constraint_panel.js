@@ -85,13 +85,14 @@ export class ConstraintPanel {
     clearTimeout(this.#timer);
     this.facts = null;
     this.#changed();
-    if (this.#kind !== "none") this.#timer = setTimeout(() => this.#ask(this.#asking.signal), pause);
+    if (this.#kind === "none") return;
+    this.#say("checking …"); // at once: what was said before was said of another text
+    this.#timer = setTimeout(() => this.#ask(this.#asking.signal), pause);
   }
 
   async #ask(signal) {
     try {
       const body = bodyText(this.field());
-      this.#say("checking …");
       this.facts = await this.#api.compile(body, signal);
       this.#showFacts();
     } catch (error) {

@@ -49,6 +49,12 @@ def test_facts_are_those_of_the_server(page, backend):
     assert page["max-tokens"].get_attribute("placeholder") == f"auto: {facts['max_tokens']}"
 
 
+def test_what_was_said_of_another_text_is_gone_at_once(page):
+    ready(page)
+    page.type_constraint("[1]")
+    assert page["verdict"].text != "The server can enforce this."
+
+
 def test_an_answer_without_bound_is_called_so(page):
     page.choose_kind("regex")
     page.type_constraint("a+")
