@@ -17,13 +17,13 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from vllm import SamplingParams
 from vllm.exceptions import GenerationError, VLLMValidationError
 from vllm.inputs.engine import split_enc_dec_input
-from vllm.outputs import RequestOutput
+from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -232,34 +232,60 @@ async def verified(
         VLLMValidationError: HTTP 400: the filters left nothing that the constraint allows.
         GenerationError: HTTP 500, with the request id.
     """
-    tokens: dict[int, list[int]] = defaultdict(list)  # number of the sample -> its tokens so far
+    answers = _Answers(compiled, caller, deltas, may_be_cut, decode)
     while True:
         broken_off = None
         async with aclosing(outputs):
             async for part in outputs:
                 output = part if continuation is None else continuation.joined(part)
                 for sample in output.outputs:
-                    seen = tokens[sample.index]
-                    seen[0 if not deltas else len(seen) :] = sample.token_ids
-                    if sample.finish_reason != "stop" or (may_be_cut and isinstance(sample.stop_reason, str)):
+                    written = await answers.unfinished(sample)
+                    if written is None:
                         continue
-                    if await _satisfied(compiled, seen[:-1], caller):  # the last one is the stop token
-                        if decode is not None:
-                            sample.text += held_back(sample.text, seen[:-1], decode)
-                        continue
-                    del seen[-1]
-                    if continuation is None or not await _explored(compiled, seen, caller, len(continuation.tokens)):
-                        raise _incomplete(request_id, len(seen), filters)
+                    if continuation is None or not await _explored(compiled, written, caller, len(continuation.tokens)):
+                        raise _incomplete(request_id, len(written), filters)
                     broken_off = output
                 if broken_off is None:
                     yield output
         if broken_off is None:
             return
         assert continuation is not None
-        rest = continuation.break_off(broken_off, list(tokens[0]))
+        rest = continuation.break_off(broken_off, list(answers.tokens[0]))
         if rest is not None:
             yield rest
         outputs = continuation.go_on()
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What was written so far, and whether what ended is an answer. The fields are arguments of `verified`.
+
+    Attributes:
+        tokens: number of the sample -> its tokens.
+    """
+
+    compiled: Compiled
+    caller: str
+    deltas: bool
+    may_be_cut: bool
+    decode: Callable[[list[int]], str] | None
+    tokens: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    async def unfinished(self, sample: CompletionOutput) -> list[int] | None:
+        """The tokens of an answer that claims to be complete and is not, without its stop token; None: all is well.
+
+        To a complete one is added what vLLM's detokenizer holds back.
+        """
+        seen = self.tokens[sample.index]
+        seen[0 if not self.deltas else len(seen) :] = sample.token_ids
+        if sample.finish_reason != "stop" or (self.may_be_cut and isinstance(sample.stop_reason, str)):
+            return None
+        if await _satisfied(self.compiled, seen[:-1], self.caller):
+            if self.decode is not None:
+                sample.text += held_back(sample.text, seen[:-1], self.decode)
+            return None
+        del seen[-1]
+        return seen
 
 
 def _incomplete(request_id: str, tokens: int, filters: Sequence[str]) -> Exception:

@@ -193,41 +193,29 @@ def _structured_outputs(body: Body) -> Iterator[Wanted]:
         return
     if not isinstance(outputs, Mapping):
         raise _invalid("structured_outputs", f"must be an object, not {json_type(outputs)}")
-    options: dict[str, Any] = {}
-    found = []
-    for key, value in outputs.items():
-        field = f"structured_outputs.{key}"
-        if key in SWITCHES and not (value is None or isinstance(value, bool)):
-            raise _invalid(field, f"must be true or false, not {json_type(value)}")
-        if key == "json_object" and value is False:
-            raise _invalid(field, "must be true where it is given")
-        if value is None or value is False:
-            continue
-        if key == "json":
-            found.append((field, _json, value))
-        elif key == "json_object":
-            found.append((field, _json, JSON_OBJECT))
-        elif key == "structural_tag":
-            found.append((field, _structural_tag, value))
-        elif f"guided_{key}" in GUIDED_FIELDS:
-            found.append((field, GUIDED_FIELDS[f"guided_{key}"], value))
-        elif key == "whitespace_pattern":
-            options["whitespace_pattern"] = value
-        elif key == "disable_any_whitespace":
-            options["whitespace"] = "compact"
-        elif key == "disable_additional_properties":
-            options["additional_properties"] = "declared"
-        else:
-            raise _not_enforced(field, f"{field} is not enforced by this server")
+    given = [key for key, value in outputs.items() if _says_something(key, value)]
+    options = dict(_OUTPUT_OPTIONS[key](outputs[key]) for key in given if key in _OUTPUT_OPTIONS)
+    found = [key for key in given if key not in _OUTPUT_OPTIONS]
     if not found:
-        raise _invalid(
-            "structured_outputs",
-            "names no constraint: give one of json, regex, choice, grammar, json_object, structural_tag",
-        )
-    for field, build, value in found:
-        if options and build not in _WITH_OPTIONS:
+        raise _invalid("structured_outputs", f"names no constraint: give one of {', '.join(_OUTPUTS)}")
+    for key in found:
+        field = f"structured_outputs.{key}"
+        if key not in _OUTPUTS:
+            raise _not_enforced(field, f"{field} is not enforced by this server")
+        takes_options = _OUTPUTS[key] in _WITH_OPTIONS
+        if options and not takes_options:
             raise _invalid("structured_outputs", f"{', '.join(options)} applies to json and structural_tag only")
-        yield _build(field, build, value, *([options] if build in _WITH_OPTIONS else []))
+        yield _build(field, _OUTPUTS[key], outputs[key], *([options] if takes_options else []))
+
+
+def _says_something(key: str, value: Any) -> bool:
+    """Is this field of structured_outputs there? Its switches may be off."""
+    field = f"structured_outputs.{key}"
+    if key in SWITCHES and not (value is None or isinstance(value, bool)):
+        raise _invalid(field, f"must be true or false, not {json_type(value)}")
+    if key == "json_object" and value is False:
+        raise _invalid(field, "must be true where it is given")
+    return value is not None and value is not False
 
 
 def _response_format(body: Body) -> Iterator[Wanted]:
@@ -285,11 +273,15 @@ def _json(value: Any, options: Mapping[str, Any]) -> Constraint:
     return Constraint.json_schema(value, **options)
 
 
+def _json_object(value: Any, options: Mapping[str, Any]) -> Constraint:
+    return Constraint.json_schema(JSON_OBJECT, **options)
+
+
 def _structural_tag(value: Any, options: Mapping[str, Any]) -> Constraint:
     return Constraint.structural_tag(value, **options)
 
 
-_WITH_OPTIONS = (_json, _structural_tag)
+_WITH_OPTIONS = (_json, _json_object, _structural_tag)
 
 
 def _choice(value: Any) -> Constraint:
@@ -303,6 +295,16 @@ GUIDED_FIELDS: dict[str, Callable[..., Constraint]] = {
     "guided_regex": Constraint.regex,
     "guided_choice": _choice,
     "guided_grammar": Constraint.grammar,
+}
+_OUTPUTS: dict[str, Callable[..., Constraint]] = {  # of structured_outputs
+    **{name.removeprefix("guided_"): build for name, build in GUIDED_FIELDS.items()},
+    "json_object": _json_object,
+    "structural_tag": _structural_tag,
+}
+_OUTPUT_OPTIONS: dict[str, Callable[[Any], tuple[str, Any]]] = {  # field of structured_outputs -> option of JSON
+    "whitespace_pattern": lambda pattern: ("whitespace_pattern", pattern),
+    "disable_any_whitespace": lambda _: ("whitespace", "compact"),
+    "disable_additional_properties": lambda _: ("additional_properties", "declared"),
 }
 
 
