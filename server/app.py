@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from opentelemetry import trace
+from starlette.datastructures import State
 from starlette.responses import Response
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 from vllm.entrypoints.launchers.api_server.routers import register_api_routers
@@ -33,9 +34,10 @@ from server.keys import KeyRing
 from server.load import Load, LoadReports
 from server.mask_metrics import MaskMetrics
 from server.observing_middleware import ObservingMiddleware
+from server.parsers import put_in_front
 from server.pressure_sample import PressureSample
 from server.request_metrics import RequestMetrics
-from server.responses import refuse_before_streaming
+from server.responses import serve_responses
 from server.routes import guided, models, probes
 from server.routes.embeddings import add_refusals
 from server.routes.playground import add_playground
@@ -43,6 +45,7 @@ from server.settings import Settings
 from server.thinking.serving import think_first
 from server.tools.conventions import convention_of
 from server.tools.list_parser import use_where_none_is_set
+from server.tools.parser import CallsParser
 from server.tools.serving import serve_honestly
 from server.tracing import Tracing
 from server.vllm_backends import VllmBackends
@@ -74,16 +77,8 @@ async def create_app(
     app.state.args = args
     app.state.availability = Availability(engine)
     app.root_path = args.root_path or ""
-    convention = convention_of(args.tool_call_parser, args.enable_auto_tool_choice, args.model)
-    use_where_none_is_set(args, engine.model_config.hf_config.model_type)
     # The first one added is the innermost. All of ours are inside CORS and vLLM's count of requests, so that refusals count.
-    app.add_middleware(
-        ConstraintMiddleware,
-        compile_service=compile_service,
-        convention=convention,
-        tool_bytes=settings.constraint_bytes,
-        backends=backends,
-    )
+    _add_constraints(app, args, engine, compile_service, settings, backends)
     _add_limits(app, settings, keys, load)
     _add_routes(app, args, engine, tasks)
     # Keys and request ids are ours: an empty key is none to vLLM, and keeps it from looking for one in the environment.
@@ -92,11 +87,30 @@ async def create_app(
     await _add_observation(app, engine, compile_service, settings.measured_every)
     app = sagemaker_standards_bootstrap(app)
     await init_app_state(engine, app.state, args, tasks)
-    think_first(app.state, compile_service)  # before the next one, which looks at what this one has taken apart
-    serve_honestly(app.state)
-    refuse_before_streaming(app.state, engine)
+    _change_serving(app.state, compile_service)
     app.state.compile_service = compile_service
     return app
+
+
+def _add_constraints(
+    app: FastAPI,
+    args: Namespace,
+    engine: GuidedEngine,
+    compile_service: CompileService,
+    settings: Settings,
+    backends: VllmBackends | None,
+) -> None:
+    """What reads a request's constraint and tools. To be called before vLLM makes anything of `args`, which may get a tool parser."""
+    model_type = engine.model_config.hf_config.model_type
+    app.add_middleware(
+        ConstraintMiddleware,
+        compile_service=compile_service,
+        convention=convention_of(args.tool_call_parser, args.enable_auto_tool_choice, args.model),
+        tool_bytes=settings.constraint_bytes,
+        built_in_tools=model_type == "gpt_oss" and args.tool_server is not None,
+        backends=backends,
+    )
+    use_where_none_is_set(args, model_type)
 
 
 def _add_limits(app: FastAPI, settings: Settings, keys: KeyRing, load: Load | None) -> None:
@@ -145,6 +159,14 @@ async def _add_observation(
     metrics = RequestMetrics(registry)
     engine.sample = PressureSample(measured_every, engine.reports, metrics.measured)
     app.add_middleware(ObservingMiddleware, record=[metrics.record], around=None if tracing is None else tracing.span)
+
+
+def _change_serving(state: State, compile_service: CompileService) -> None:
+    """What vLLM's serving objects do otherwise here."""
+    think_first(state, compile_service)
+    put_in_front(state, CallsParser)  # in front of what has taken the thinking off
+    serve_honestly(state)
+    serve_responses(state)
 
 
 def _documentation(args: Namespace) -> dict[str, Any]:

@@ -31,7 +31,6 @@ from server.guided_fields import (
     refuse_any_constraint,
     refuse_enforced_tools,
     refuse_text_stop_ids,
-    refuse_tools_beside,
     without_constraint,
 )
 from server.handover import FIELD as BACKEND
@@ -47,6 +46,7 @@ from server.tools.request import ToolRequest, as_vllm_reads, read_tools
 from server.vllm_backends import VllmBackends
 
 ENFORCING_PATHS = tuple(MODELS)
+TOOL_PATHS = (CHAT, RESPONSES)
 OWN_PATHS = "/v1/guided/"  # routes that read constraints themselves
 
 
@@ -76,18 +76,21 @@ class ConstraintMiddleware:
         compile_service: CompileService,
         convention: Convention = JSON_CALLS,
         tool_bytes: int = Limits().constraint_bytes,
+        built_in_tools: bool = False,
         backends: VllmBackends | None = None,
     ) -> None:
         """
         Args:
             convention: how the model writes tool calls.
             tool_bytes: of the schemas of all tools of a request.
+            built_in_tools: vLLM calls tools of other kinds than functions itself, on /v1/responses.
             backends: vLLM's own; None: requests that name one are refused.
         """
         self.app = app
         self.compile_service = compile_service
         self.convention = convention
         self.tool_bytes = tool_bytes
+        self.built_in_tools = built_in_tools
         self.backends = backends
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,20 +133,18 @@ class ConstraintMiddleware:
         if path not in ENFORCING_PATHS:
             refuse_any_constraint(body, path)
             return _NOTHING
-        tools = None
-        if path == CHAT:
-            tools = read_tools(body, self.tool_bytes)
+        tools, flat = None, path == RESPONSES
+        if path in TOOL_PATHS:
+            tools = read_tools(body, self.tool_bytes, flat=flat, built_in=flat and self.built_in_tools)
         else:
             refuse_enforced_tools(body)
         referred = await while_connected(receive, resolve_reference(body, self.compile_service, caller_of(scope)))
         wanted = self._handed_over(body, referred, tools) or self._own(body, referred, tools)
-        if path == RESPONSES and wanted is not None:
-            refuse_tools_beside(body, wanted.field)
         refuse_dropped_fields(body, path, looks_guided)
         refuse_lone_surrogates(body, raw)
         if wanted is not None:
             refuse_text_stop_ids(body, wanted.field, self.compile_service.is_text)
-        rest = without_constraint(as_vllm_reads(body) if path == CHAT else body)
+        rest = without_constraint(as_vllm_reads(body, flat=flat) if path in TOOL_PATHS else body)
         forwarded = json.dumps(rest).encode() if rest != body else None
         return _Read(wanted, forwarded, _budget_field(path, body))
 

@@ -398,20 +398,13 @@ def refuse_enforced_tools(body: Body) -> None:
     if choice not in (None, "auto"):
         raise _not_enforced(
             "tool_choice",
-            "tool_choice other than none and auto is not enforced on this route; use /v1/chat/completions",
+            "tool_choice other than none and auto is not enforced on this route; use /v1/chat/completions or /v1/responses",
         )
     for position, tool in enumerate(tools):
         function = tool.get("function") if isinstance(tool, Mapping) else None
         for place, holder in ((f"tools.{position}.function.strict", function), (f"tools.{position}.strict", tool)):
             if isinstance(holder, Mapping) and holder.get("strict"):
                 raise _not_enforced(place, "strict tools are not enforced on this route; use /v1/chat/completions")
-
-
-def refuse_tools_beside(body: Body, field: str) -> None:
-    """For /v1/responses: raises RequestRefused for tools that the constraint in `field` would keep from being called."""
-    if body.get("tools") and body.get("tool_choice") != "none":
-        message = f"tools beside {field} are not supported on this route; use /v1/chat/completions, or tool_choice none"
-        raise _not_enforced("tools", message)
 
 
 def refuse_contradictions(body: Body, field: str) -> None:

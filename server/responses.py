@@ -1,31 +1,51 @@
-"""In: vLLM's serving object of /v1/responses; out: the same, which refuses before the first event what it would refuse after it.
+"""In: vLLM's serving object of /v1/responses; out: the same, which keeps what the other generating routes keep. Knows no constraint.
 
-Of the three generating routes this is the one that asks the engine only when its stream is read: the status is sent by then, and so
-are two events. Knows no constraint.
+It asks the engine only when its stream is read: the status is sent by then, and so are two events. It says "completed" of calls that
+were cut off.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from starlette.datastructures import State
+from vllm.entrypoints.openai.responses.protocol import ResponsesResponse
+from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
 
-from server.engine import GuidedEngine
+from server.tools.serving import is_whole
 
 
-def refuse_before_streaming(state: State, engine: GuidedEngine) -> None:
-    """Has the engine look at every request of /v1/responses before its stream begins.
-
-    Args:
-        state: of the application, with vLLM's serving objects.
-    """
+def serve_responses(state: State) -> None:
+    """Changes the serving object that vLLM has put into the application's state; None is left alone: the model generates nothing."""
     serving = getattr(state, "openai_serving_responses", None)
-    if serving is None:  # the model generates nothing
+    if serving is None:
         return
-    generate = serving._generate_with_builtin_tools
+    serving.__class__ = Responses  # vLLM builds it deep inside; this is the same object with other methods
 
-    def admitted(**request: Any) -> Any:
-        engine.admit(request["engine_input"], request["sampling_params"])
-        return generate(**request)
 
-    serving._generate_with_builtin_tools = admitted
+class Responses(OpenAIServingResponses):
+    """vLLM's, with what is said above put right."""
+
+    def _generate_with_builtin_tools(self, **request: Any) -> Any:
+        self.engine_client.admit(request["engine_input"], request["sampling_params"])
+        return super()._generate_with_builtin_tools(**request)
+
+    async def _process_simple_streaming_events(self, *args: Any, **options: Any) -> AsyncGenerator[Any, None]:
+        async for event in super()._process_simple_streaming_events(*args, **options):
+            if event.type == "response.output_item.done":
+                _say_if_cut(event.item)
+            yield event
+
+    async def responses_full_generator(self, *args: Any, **options: Any) -> Any:
+        response = await super().responses_full_generator(*args, **options)
+        if isinstance(response, ResponsesResponse):
+            for item in response.output:
+                _say_if_cut(item)
+        return response
+
+
+def _say_if_cut(item: Any) -> None:
+    if item.type == "function_call" and not is_whole(item.arguments):
+        item.status = "incomplete"
+

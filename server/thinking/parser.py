@@ -16,7 +16,7 @@ from vllm.parser.abstract_parser import DelegatingParser, Parser
 
 from server.engine import Pending, pending_constraint
 from server.thinking.sections import Sections, Splitter
-from server.tools.serving import Parsed, may_call
+from server.tools.parser import Parsed, may_call
 
 _ON = {"thinking": True, "enable_thinking": True}  # the switches of chat templates
 _CHANNELS = ("<|channel>", "<|content_thinking|>")  # start markers of more than thinking, or with a heading behind them
@@ -40,11 +40,6 @@ def switched_off(parser_class: type[Parser], tokenizer: Any, template_options: d
         return not any(switches)
     parser = parser_class(tokenizer, chat_template_kwargs=dict(template_options))
     return bool(parser.is_reasoning_end([]))
-
-
-def taking_apart(parser_class: type[Parser]) -> type[Parser]:
-    """The same parser, for constrained answers too."""
-    return type(parser_class.__name__, (SectionsParser, parser_class), {})
 
 
 class SectionsParser(Parser):

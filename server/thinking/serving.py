@@ -23,7 +23,8 @@ from server.compile_service import CompileService
 from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused, from_constraint_error
 from server.observation import current
-from server.thinking.parser import markers_of, switched_off, taking_apart
+from server.parsers import put_in_front
+from server.thinking.parser import SectionsParser, markers_of, switched_off
 from server.thinking.sections import Beginning, Sections, beginning_after
 
 Render = Callable[..., Awaitable[Any]]
@@ -37,10 +38,8 @@ def think_first(state: State, compile_service: CompileService) -> None:
     thinking = Thinking(renderer, compile_service)
     renderer.render_chat = thinking.around(renderer.render_chat, lambda rendered: rendered[1][0])
     renderer.render_responses = thinking.around(renderer.render_responses, lambda rendered: rendered.engine_input)
-    for serving, name in (("openai_serving_chat", "parser_cls"), ("openai_serving_responses", "parser")):
-        holder = getattr(state, serving, None)
-        if holder is not None and thinking.markers is not None:
-            setattr(holder, name, taking_apart(getattr(holder, name)))
+    if thinking.markers is not None:
+        put_in_front(state, SectionsParser)
 
 
 class Thinking:

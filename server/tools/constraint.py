@@ -53,10 +53,10 @@ def _refuse_promises(tools: ToolRequest) -> None:
     """Raises RequestRefused if a request whose calls are not constrained asks for what only a constraint keeps."""
     unknown = "is not enforced where it is not known how the model writes calls by itself"
     if tools.listed:
-        raise RequestRefused(f"tool_choice.allowed_tools {unknown}", "not_enforced", "tool_choice.allowed_tools")
+        raise RequestRefused(f"{tools.listed} {unknown}", "not_enforced", tools.listed)
     for tool in tools.tools:
         if tool.strict:
-            field = tool.field.removesuffix("parameters") + "strict"
+            field = f"{tool.place}.strict"
             raise RequestRefused(f"{field} {unknown}", "not_enforced", field)
         if tool.input is not None:
             raise RequestRefused(f"{tool.field} {unknown}", "not_enforced", tool.field)

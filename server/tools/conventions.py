@@ -34,7 +34,7 @@ Format = dict[str, Any]  # of a structural tag
 _THINKING = frozenset({"<think>", "</think>"})
 # Their tags let required arguments out, or need the tokenizer or the whole of a chat format.
 _LOOSE = frozenset({"harmony", "hy_v4", "kimi_k3"})
-_PROBE = Tool("probe", {"type": "object", "properties": {"a": {"type": "string"}}}, "tools.0.function.parameters")
+_PROBE = Tool("probe", {"type": "object", "properties": {"a": {"type": "string"}}}, "tools.0", "tools.0.parameters")
 
 
 @dataclass(frozen=True, slots=True)

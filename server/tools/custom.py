@@ -29,28 +29,33 @@ def parameters(name: str) -> dict[str, Any]:
     }
 
 
-def read_format(value: Any, field: str) -> tuple[dict[str, Any] | None, str]:
+def read_format(value: Any, field: str, flat: bool) -> tuple[dict[str, Any] | None, str]:
     """What the input of a custom tool obeys, as a format of structural tags, and the field that says it.
+
+    Args:
+        flat: as /v1/responses has it, a grammar beside its type.
 
     Raises:
         RequestRefused: it is neither text nor a grammar of a known syntax.
     """
     if value is None or value == {"type": "text"}:
         return None, field
-    grammar = value.get("grammar") if isinstance(value, Mapping) and value.get("type") == "grammar" else None
+    grammar = value if isinstance(value, Mapping) and value.get("type") == "grammar" else None
+    place = field
+    if grammar is not None and not flat:
+        grammar, place = grammar.get("grammar"), f"{field}.grammar"
     if not isinstance(grammar, Mapping):
         raise RequestRefused(f"{field} must be of type text or grammar", "invalid_constraint", field)
     syntax, definition = grammar.get("syntax"), grammar.get("definition")
-    place = f"{field}.grammar.definition"
     if not isinstance(definition, str):
-        raise RequestRefused(f"{place} must be a string", "invalid_constraint", place)
+        raise RequestRefused(f"{place}.definition must be a string", "invalid_constraint", f"{place}.definition")
     match syntax:
         case "lark":
-            return {"type": "grammar", "grammar": definition}, place
+            return {"type": "grammar", "grammar": definition}, f"{place}.definition"
         case "regex":
-            return {"type": "regex", "pattern": definition}, place
-    field = f"{field}.grammar.syntax"
-    raise RequestRefused(f"{field} must be lark or regex, not {syntax!r}", "invalid_constraint", field)
+            return {"type": "regex", "pattern": definition}, f"{place}.definition"
+    message = f"{place}.syntax must be lark or regex, not {syntax!r}"
+    raise RequestRefused(message, "invalid_constraint", f"{place}.syntax")
 
 
 def as_functions(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,8 +71,20 @@ def as_functions(body: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
+def without_grammars(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body of /v1/responses whose custom tools take any text: vLLM has such tools itself there, but none with a grammar."""
+    changed = dict(body)
+    if isinstance(body.get("tools"), list):
+        changed["tools"] = [_without(tool, "format") if _is_custom(tool) else tool for tool in body["tools"]]
+    return changed
+
+
+def _is_custom(tool_or_call: Any) -> bool:
+    return isinstance(tool_or_call, Mapping) and tool_or_call.get("type") == "custom"
+
+
 def _function(tool: Any) -> Any:
-    inner = tool.get("custom") if isinstance(tool, Mapping) and tool.get("type") == "custom" else None
+    inner = tool.get("custom") if _is_custom(tool) else None
     name = inner.get("name") if isinstance(inner, Mapping) else None
     if not isinstance(inner, Mapping) or not isinstance(name, str):
         return tool
@@ -85,7 +102,7 @@ def _message(message: Any) -> Any:
 
 
 def _function_call(call: Any) -> Any:
-    inner = call.get("custom") if isinstance(call, Mapping) and call.get("type") == "custom" else None
+    inner = call.get("custom") if _is_custom(call) else None
     if not isinstance(inner, Mapping):
         return call
     arguments = json.dumps({"input": inner.get("input", "")}, ensure_ascii=False)

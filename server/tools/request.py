@@ -1,4 +1,7 @@
-"""In: the JSON body of a chat request; out: its tools and what it wants called, or a refusal that names the field. Knows no vLLM.
+"""In: the JSON body of a request; out: its tools and what it wants called, or a refusal that names the field. Knows no vLLM.
+
+Two routes have tools, and say the same of them: /v1/chat/completions in an object ({"type": "function", "function": {"name": ...}}),
+/v1/responses beside the type ({"type": "function", "name": ...}), which is called *flat* here.
 
 OpenAI's custom tools, whose input is a text, are functions of one string to vLLM: see `server.tools.custom`.
 """
@@ -7,8 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from guided.limits import Limits
@@ -19,6 +22,8 @@ Choice = Literal["auto", "required"]
 _NAME = re.compile(r"[^\s\"'\\<>{}\x00-\x1f]{1,128}")
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 _MOST_TOOLS = 1_024  # of a request: what is done for each of them holds up the event loop
+_KINDS = ("function", "custom")
+_ALLOWED = "allowed_tools"  # the type of a choice that lists tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,7 @@ class Tool:
 
     Attributes:
         parameters: the schema of its arguments, always of an object.
+        place: where the request says what it is ("tools.0.function").
         field: where the schema is in the request ("tools.0.function.parameters").
         input: of a custom tool: what its input obeys, as a format of structural tags; None: any text.
         strict: the request insists on the parameters.
@@ -34,6 +40,7 @@ class Tool:
 
     name: str
     parameters: Mapping[str, Any]
+    place: str
     field: str
     input: Mapping[str, Any] | None = None
     strict: bool = False
@@ -48,23 +55,31 @@ class ToolRequest:
         choice: "auto": the model decides; "required": at least one call.
         named: the one tool is named by the request; `choice` is "required" then.
         parallel: there may be more than one call.
-        listed: the request lists which of its tools may be called.
+        listed: the field that lists which of the tools may be called; None where none does.
     """
 
     tools: tuple[Tool, ...]
     choice: Choice
     named: bool
     parallel: bool
-    listed: bool = False
+    listed: str | None = None
 
 
-def read_tools(body: Mapping[str, Any], most_bytes: int = Limits().constraint_bytes) -> ToolRequest | None:
-    """The tools of a chat request; None where there are none, or none may be called.
+def read_tools(
+    body: Mapping[str, Any],
+    most_bytes: int = Limits().constraint_bytes,
+    *,
+    flat: bool = False,
+    built_in: bool = False,
+) -> ToolRequest | None:
+    """The tools of a request; None where there are none, or none may be called.
 
     What vLLM's models refuse by themselves (no tools, a name that none of them has) is left to them.
 
     Args:
         most_bytes: of the text of all schemas and grammars.
+        flat: as /v1/responses has them.
+        built_in: tools of other kinds are called by vLLM itself (--tool-server), where the model chooses to.
 
     Raises:
         RequestRefused: a tool whose name or parameters make no sense, or too many of them.
@@ -74,49 +89,88 @@ def read_tools(body: Mapping[str, Any], most_bytes: int = Limits().constraint_by
     if not isinstance(tools, list) or not tools or choice == "none":
         return None
     _refuse_many(tools, "tools")
-    found = [_tool(tool, position) for position, tool in enumerate(tools)]
+    leaves_out = built_in and choice == "auto"
+    found = [
+        tool
+        for position, value in enumerate(tools)
+        if not (leaves_out and _is_built_in(value))
+        for tool in _tools(value, f"tools.{position}", flat)
+    ]
+    _refuse_many(found, "tools")
     _refuse_twins(found)
     _refuse_long(found, most_bytes)
     parallel = body.get("parallel_tool_calls") is not False
+    if not found:
+        return None
     if choice in ("auto", "required"):
         return ToolRequest(tuple(found), choice, named=False, parallel=parallel)
     if isinstance(choice, Mapping):
-        return _from_object(choice, found, parallel)
+        return _from_object(choice, found, parallel, flat)
     return None
 
 
-def as_vllm_reads(body: Mapping[str, Any]) -> dict[str, Any]:
+def as_vllm_reads(body: Mapping[str, Any], *, flat: bool = False) -> dict[str, Any]:
     """The body in terms that vLLM has: neither custom tools nor lists of allowed tools, which are the constraint's business.
 
-    A choice of null is left out: vLLM keeps it, and lets calls out all the same, by another way than those of "auto".
+    A choice of null is left out: vLLM keeps it, and lets calls out all the same, by another way than those of "auto". Flat custom tools
+    are vLLM's too, but for their grammars.
     """
     choice = body.get("tool_choice")
     if choice is None:
         body = {name: value for name, value in body.items() if name != "tool_choice"}
-    allowed = choice.get("allowed_tools") if isinstance(choice, Mapping) else None
-    if isinstance(allowed, Mapping) and "mode" in allowed:
-        body = {**body, "tool_choice": allowed["mode"]}
-    return custom.as_functions(body)
+    elif isinstance(choice, Mapping) and choice.get("type") == _ALLOWED:
+        allowed, _ = _inside(choice, _ALLOWED, "tool_choice", flat)
+        if isinstance(allowed, Mapping) and "mode" in allowed:
+            body = {**body, "tool_choice": allowed["mode"]}
+    return custom.without_grammars(body) if flat else custom.as_functions(body)
 
 
-def _tool(tool: Any, position: int) -> Tool:
-    field = f"tools.{position}"
+def _inside(value: Any, kind: Any, place: str, flat: bool) -> tuple[Any, str]:
+    """What a tool, a reference to one or a choice of this kind says beside its type, and where that is."""
+    if not isinstance(value, Mapping) or not isinstance(kind, str):
+        return None, place
+    return (value, place) if flat else (value.get(kind), f"{place}.{kind}")
+
+
+def _is_built_in(tool: Any) -> bool:
+    return isinstance(tool, Mapping) and tool.get("type") not in (*_KINDS, "namespace")
+
+
+def _tools(tool: Any, place: str, flat: bool) -> Iterator[Tool]:
+    """What one of the tools is: itself, or the functions of a namespace, which vLLM shows to the model under both names."""
+    if not (flat and isinstance(tool, Mapping) and tool.get("type") == "namespace"):
+        yield _tool(tool, place, flat)
+        return
+    functions = tool.get("tools")
+    if not isinstance(functions, list):
+        raise RequestRefused(f"{place}.tools must be an array", "invalid_constraint", f"{place}.tools")
+    for position, function in enumerate(functions):
+        inner = _tool(function, f"{place}.tools.{position}", flat, ("function",))
+        yield replace(inner, name=f"{_name(tool, place)}__{inner.name}")
+
+
+def _tool(tool: Any, place: str, flat: bool, kinds: tuple[str, ...] = _KINDS) -> Tool:
     kind = tool.get("type", "function") if isinstance(tool, Mapping) else None
-    if kind not in ("function", "custom"):
-        message = f"{field}.type must be function or custom, not {kind!r}"
-        raise RequestRefused(message, "not_enforced", f"{field}.type")
-    inner = tool.get(kind)
+    if kind not in kinds:
+        message = f"{place}.type must be {' or '.join(kinds)}, not {kind!r}"
+        raise RequestRefused(message, "not_enforced", f"{place}.type")
+    inner, place = _inside(tool, kind, place, flat)
     if not isinstance(inner, Mapping):
-        raise RequestRefused(f"{field}.{kind} must be an object", "invalid_constraint", f"{field}.{kind}")
-    name = inner.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        message = f"{field}.{kind}.name must be a word without quotes, brackets and backslashes, not {name!r}"
-        raise RequestRefused(message, "invalid_constraint", f"{field}.{kind}.name")
+        raise RequestRefused(f"{place} must be an object", "invalid_constraint", place)
+    name = _name(inner, place)
     if kind == "custom":
-        wanted, place = custom.read_format(inner.get("format"), f"{field}.custom.format")
-        return Tool(name, custom.parameters(name), place, wanted)
-    place = f"{field}.function.parameters"
-    return Tool(name, _parameters(inner.get("parameters"), place), place, strict=bool(inner.get("strict")))
+        wanted, field = custom.read_format(inner.get("format"), f"{place}.format", flat)
+        return Tool(name, custom.parameters(name), place, field, wanted)
+    field = f"{place}.parameters"
+    return Tool(name, _parameters(inner.get("parameters"), field), place, field, strict=bool(inner.get("strict")))
+
+
+def _name(named: Mapping[str, Any], place: str) -> str:
+    name = named.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        message = f"{place}.name must be a word without quotes, brackets and backslashes, not {name!r}"
+        raise RequestRefused(message, "invalid_constraint", f"{place}.name")
+    return name
 
 
 def _parameters(schema: Any, field: str) -> Mapping[str, Any]:
@@ -133,7 +187,7 @@ def _refuse_twins(tools: Sequence[Tool]) -> None:
     for tool in tools:
         twin = seen.setdefault(tool.name, tool)
         if twin is not tool and (twin.parameters, twin.input) != (tool.parameters, tool.input):
-            field = ".".join(tool.field.split(".")[:3]) + ".name"
+            field = f"{tool.place}.name"
             raise RequestRefused(f"{field}: there are two tools named {tool.name!r}", "invalid_constraint", field)
 
 
@@ -165,17 +219,22 @@ def _refuse_long(tools: Iterable[Tool], most_bytes: int) -> None:
             raise RequestRefused(message, "constraint_too_complex", "tools")
 
 
-def _from_object(choice: Mapping[str, Any], tools: Sequence[Tool], parallel: bool) -> ToolRequest | None:
-    if choice.get("type") == "allowed_tools":
-        return _allowed(choice.get("allowed_tools"), tools, parallel)
-    function = choice.get("custom" if choice.get("type") == "custom" else "function")
-    name = function.get("name") if isinstance(function, Mapping) else None
+def _from_object(choice: Mapping[str, Any], tools: Sequence[Tool], parallel: bool, flat: bool) -> ToolRequest | None:
+    kind = choice.get("type")
+    if kind == _ALLOWED:
+        return _allowed(*_inside(choice, _ALLOWED, "tool_choice", flat), tools, parallel, flat)
+    if flat and kind not in _KINDS:
+        message = f"tool_choice.type must be function, custom or {_ALLOWED}, not {kind!r}"
+        raise RequestRefused(message, "not_enforced", "tool_choice.type")
+    name = _name_in(choice, kind if kind == "custom" else "function", flat)
     named = tuple(tool for tool in tools if tool.name == name)[:1]
+    if flat and not named:  # vLLM would take the name of a function without that of its namespace too
+        message = "tool_choice names none of the tools; a function of a namespace is NAMESPACE__FUNCTION"
+        raise RequestRefused(message, "invalid_constraint", "tool_choice")
     return ToolRequest(named, "required", named=True, parallel=False) if named else None
 
 
-def _allowed(allowed: Any, tools: Sequence[Tool], parallel: bool) -> ToolRequest:
-    field = "tool_choice.allowed_tools"
+def _allowed(allowed: Any, field: str, tools: Sequence[Tool], parallel: bool, flat: bool) -> ToolRequest:
     if not isinstance(allowed, Mapping) or not isinstance(allowed.get("tools"), list) or not allowed["tools"]:
         raise RequestRefused(f"{field} must be an object with mode and tools", "invalid_constraint", field)
     _refuse_many(allowed["tools"], f"{field}.tools")
@@ -188,11 +247,16 @@ def _allowed(allowed: Any, tools: Sequence[Tool], parallel: bool) -> ToolRequest
     chosen: dict[str, Tool] = {}
     for position, reference in enumerate(allowed["tools"]):
         kind = reference.get("type", "function") if isinstance(reference, Mapping) else None
-        function = reference.get(kind) if isinstance(kind, str) else None
-        name = function.get("name") if isinstance(function, Mapping) else None
+        name = _name_in(reference, kind, flat)
         tool = by_name.get(name) if isinstance(name, str) else None
         if tool is None:
             place = f"{field}.tools.{position}"
             raise RequestRefused(f"{place} names none of the tools", "invalid_constraint", place)
         chosen[tool.name] = tool
-    return ToolRequest(tuple(chosen.values()), mode, named=False, parallel=parallel, listed=True)
+    return ToolRequest(tuple(chosen.values()), mode, named=False, parallel=parallel, listed=field)
+
+
+def _name_in(reference: Any, kind: Any, flat: bool) -> Any:
+    """The name of the tool that is referred to, if there is one."""
+    inner, _ = _inside(reference, kind, "", flat)
+    return inner.get("name") if isinstance(inner, Mapping) else None

@@ -1,27 +1,24 @@
-"""In: vLLM's chat serving; out: the same, honest about answers that were cut off in the middle of a tool call. Knows no constraint.
+"""In: vLLM's chat serving; out: the same, which says where an answer was cut off in the middle of a call. Knows no constraint.
 
-Of such an answer vLLM makes text with the raw markup of the call, or says that calls were made. Here it is the call as far as it
-came, as it is in a stream, and the finish reason is the engine's: "length", or "stop" where a stop string cut the call.
+vLLM says of such an answer that calls were made. Here the finish reason is the engine's: "length", or "stop" where a stop string cut
+the call, which is there as far as it came (`server.tools.parser`). And calls of custom tools are given back as OpenAI has them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
 from pydantic import Field
 from starlette.datastructures import State
-from vllm.entrypoints.generate.base.protocol import DeltaMessage, FunctionCall
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse, ChatMessage
 from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 from vllm.outputs import RequestOutput
-from vllm.parser.abstract_parser import Parser
 
 from server.tools.custom import CustomCalls, stands_for_custom
-
-Parsed = tuple[str | None, str | None, list[FunctionCall] | None]
+from server.tools.parser import may_call
 
 
 def serve_honestly(state: State) -> None:
@@ -30,8 +27,6 @@ def serve_honestly(state: State) -> None:
     if serving is None:
         return
     serving.__class__ = HonestChat  # vLLM builds it deep inside; this is the same object with one method more
-    if serving.parser_cls is not None:
-        serving.parser_cls = honest(serving.parser_cls)
 
 
 class HonestChat(OpenAIServingChat):
@@ -73,17 +68,12 @@ def _custom_names(request: Any) -> frozenset[str]:
     return frozenset(tool.function.name for tool in tools if stands_for_custom(tool.function.parameters))
 
 
-def may_call(request: Any) -> bool:
-    """Has the request tools that the model may call?"""
-    return bool(request.tools) and request.tool_choice not in (None, "none")
-
-
 def _cut_by_stop(finish_reason: str | None, stop_reason: Any, arguments: str) -> bool:
     """Did a stop string of the request end the answer within its last call, which has these arguments?"""
-    return finish_reason == "tool_calls" and isinstance(stop_reason, str) and not _is_whole(arguments)
+    return finish_reason == "tool_calls" and isinstance(stop_reason, str) and not is_whole(arguments)
 
 
-def _is_whole(arguments: str) -> bool:
+def is_whole(arguments: str) -> bool:
     try:
         json.loads(arguments, parse_int=str)  # Python refuses to read integers of thousands of digits
     except (json.JSONDecodeError, RecursionError):
@@ -152,51 +142,3 @@ def _custom_stream(stream: AsyncGenerator[str, None], calls: CustomCalls) -> Asy
         return True
 
     return _edited(stream, edit)
-
-
-def honest(parser_class: type[Parser]) -> type[Parser]:
-    """The same parser, which finds calls that were cut off."""
-
-    class HonestParser(parser_class):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            self._built_from = args, options
-            super().__init__(*args, **options)
-
-        def parse(
-            self,
-            model_output: str,
-            request: Any,
-            enable_auto_tools: bool = False,
-            model_output_token_ids: Sequence[int] = (),
-        ) -> Parsed:
-            parsed = super().parse(model_output, request, enable_auto_tools, model_output_token_ids)
-            reasoning, content, calls = parsed
-            if calls or self.tool_parser is None or not may_call(request):
-                return parsed
-            if content is None:  # vLLM gives up a list of calls that is not complete
-                content = model_output if reasoning is None else ""
-            args, options = self._built_from
-            text, found = _as_streamed(type(self)(*args, **options), content, request) if content else (None, [])
-            if not found and request.tool_choice == "auto":
-                return parsed
-            return reasoning, text, found
-
-    HonestParser.__name__ = HonestParser.__qualname__ = parser_class.__name__
-    return HonestParser
-
-
-def _as_streamed(parser: Any, text: str, request: Any) -> tuple[str | None, list[FunctionCall]]:
-    """Content and calls of a text that is streamed in one piece."""
-    parser._stream_state.prompt_reasoning_checked = parser._stream_state.reasoning_ended = True
-    token_ids = parser.model_tokenizer.encode(text, add_special_tokens=False)
-    # At the end vLLM gives "{}" to calls whose arguments have not begun; only parsers that hold text back need the end.
-    finished = parser._engine_based
-    delta: DeltaMessage | None = parser.parse_delta(text, token_ids, request, None, finished=finished)
-    calls: dict[int, FunctionCall] = {}
-    for part in delta.tool_calls if delta is not None else ():
-        call = calls.setdefault(part.index, FunctionCall(id=part.id, name="", arguments=""))
-        if part.function is not None:
-            call.name += part.function.name or ""
-            call.arguments += part.function.arguments or ""
-    content = delta.content if delta is not None else None
-    return content or None, [call for call in calls.values() if call.name]

@@ -123,6 +123,8 @@ def walk(index: TokenIndex, draw: random.Random, budget: int) -> list[int]:
         left = budget - len(tokens) - 1
         fitting = [(s, t) for t in some if home(s := index.advance(state, t)) <= left]
         if not fitting:
+            if index.is_accepting(state):
+                break
             fitting = [min(((index.advance(state, int(t)), int(t)) for t in allowed), key=lambda one: home(one[0]))]
         state, token = fitting[0]
         tokens.append(token)

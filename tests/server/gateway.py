@@ -16,13 +16,14 @@ from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry
 
+from server.keys import KeyRing
 from tests.live_server import LiveServer, free_port
 
 START_SECONDS = 600  # where kernels are compiled anew on a busy machine
 
 
 @contextmanager
-def running(model_folder: Path, flags: Sequence[str] = ()) -> Iterator[LiveServer]:
+def running(model_folder: Path, flags: Sequence[str] = (), keys: KeyRing | None = None) -> Iterator[LiveServer]:
     """A server that answers in milliseconds; what it writes is random, but obeys the constraints. It runs in a thread."""
     from server.settings import Settings, set_environment
 
@@ -47,7 +48,7 @@ def running(model_folder: Path, flags: Sequence[str] = ()) -> Iterator[LiveServe
         await service.start()
         # Metrics of their own: other applications may run in this process, and a registry takes a name once.
         with patch.object(application, "get_prometheus_registry", return_value=CollectorRegistry()):
-            app = await application.create_app(args, engine, service, backends=backends)
+            app = await application.create_app(args, engine, service, keys=keys, backends=backends)
         server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
         servers.append(server)
         serving = asyncio.create_task(server.serve())

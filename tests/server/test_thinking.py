@@ -19,7 +19,8 @@ from guided.constraint import Constraint
 from guided.errors import LimitExceeded
 from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused
-from server.thinking.parser import markers_of, switched_off, taking_apart
+from server.parsers import in_front_of
+from server.thinking.parser import SectionsParser, markers_of, switched_off
 from server.thinking.sections import Beginning, Sections, Splitter, beginning_after
 from server.thinking.serving import think_first
 from server.tools.list_parser import NAME, ListParser
@@ -252,7 +253,7 @@ def parser_of(name: str, beginning: str | None, **options: Any) -> Any:
     try:
         parser_class = ParserManager.get_parser(reasoning_parser_name=name, **options)
         assert parser_class is not None
-        parser = taking_apart(parser_class)(Tokenizer())
+        parser = in_front_of(parser_class, SectionsParser)(Tokenizer())
     finally:
         pending_constraint.reset(token)
     if beginning:

@@ -124,3 +124,23 @@ def test_responses_have_it_too(thinking_server):
     events = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
     text = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
     assert_valid(text)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_come_after_thinking_on_responses(thinking_server, stream):
+    tool = {"type": "function", "name": "note", "parameters": SCHEMA}
+    for seed in range(4):
+        made: Any = thinking_server.client.responses.create(
+            model=thinking_server.model,
+            input="How are you?",
+            tools=[tool],
+            tool_choice="required",
+            parallel_tool_calls=False,
+            max_output_tokens=120,
+            stream=stream,
+            extra_body={"seed": seed, **OPENED},
+        )
+        response = next(event.response for event in made if event.type == "response.completed") if stream else made
+        *thinking, call = response.output
+        assert call.type == "function_call" and all(item.type == "reasoning" for item in thinking)
+        assert_valid(call.arguments)

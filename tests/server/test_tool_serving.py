@@ -14,8 +14,10 @@ from vllm.exceptions import VLLMValidationError
 from vllm.parser import ParserManager
 from vllm.tokenizers import get_tokenizer
 
+from server.parsers import in_front_of
 from server.tools.list_parser import NAME, use_where_none_is_set
-from server.tools.serving import HonestChat, honest
+from server.tools.parser import CallsParser
+from server.tools.serving import HonestChat
 from tests.server.test_tools import TOOLS, named
 
 
@@ -32,7 +34,7 @@ def parser(name: str, tokenizer):
     use_where_none_is_set(arguments(), "llama")
     made = ParserManager.get_parser(tool_parser_name=name, enable_auto_tools=True)
     assert made is not None
-    return honest(made)(tokenizer, request().tools)
+    return in_front_of(made, CallsParser)(tokenizer, request().tools)
 
 
 def arguments(**more) -> Namespace:
@@ -123,6 +125,15 @@ def test_without_a_parser_the_model_does_not_choose(tokenizer):
     with pytest.raises(VLLMValidationError, match="--tool-call-parser"):
         parser(NAME, tokenizer).adjust_request(request())
     assert parser(NAME, tokenizer).adjust_request(request("required")).structured_outputs is None
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", named("trip")])
+def test_vllm_makes_no_constraint_of_its_own_for_calls(tokenizer, choice):
+    """For that it would have xgrammar read the schema of the format, on the event loop."""
+    shown = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+    adjusted = parser("hermes", tokenizer).adjust_request(request(choice, response_format=shown))
+    assert adjusted.structured_outputs is None and adjusted.response_format is not None
+    assert adjusted.skip_special_tokens is False, "what its parser needs stays"
 
 
 def test_the_parser_is_set_where_there_is_none():

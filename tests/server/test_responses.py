@@ -1,0 +1,195 @@
+"""/v1/responses through the whole application, with OpenAI's client: tools, and calls that are cut off."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import openai
+import pytest
+from openai import OpenAI
+
+from guided.limits import Limits
+from server.keys import KeyRing, read_text
+from tests.live_server import LiveServer
+from tests.server import engine_without_model
+from tests.server.gateway import running
+
+SCHEMAS: dict[str, Any] = {
+    "weather": {
+        "type": "object",
+        "properties": {"city": {"enum": ["Rome", "Oslo"]}, "days": {"type": "integer", "minimum": 1, "maximum": 7}},
+        "required": ["city", "days"],
+    },
+    "trip": {
+        "type": "object",
+        "properties": {"leg": {"$ref": "#/$defs/leg"}},
+        "required": ["leg"],
+        "$defs": {"leg": {"enum": ["a", "b"]}},
+    },
+}
+TOOLS: Any = [{"type": "function", "name": name, "parameters": schema} for name, schema in SCHEMAS.items()]
+NAMED: Any = {"type": "function", "name": "weather"}
+HERMES = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+KEYS = {"ann": "ann-has-a-key-of-her-own", "bob": "bob-has-a-key-of-his-own"}
+SEEDS = range(4)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience() -> Iterator[None]:
+    """The engine without a model finds its way home on a busy machine too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_without_model, "LIMITS", Limits(seconds=60.0))
+        yield
+
+
+@pytest.fixture(scope="module")
+def hermes(model_folder: Path) -> Iterator[LiveServer]:
+    """With a tool parser, keys, and a store of answers."""
+    keys = KeyRing(read_text(",".join(f"{name}={key}" for name, key in KEYS.items()), "key"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_ENABLE_RESPONSES_API_STORE", "1")
+        with running(model_folder, HERMES, keys=keys) as server:
+            yield server
+
+
+@pytest.fixture(params=["gateway", "hermes"])
+def server(request: pytest.FixtureRequest) -> LiveServer:
+    """Without a tool parser, and with one."""
+    return request.getfixturevalue(request.param)
+
+
+def client(server: LiveServer, name: str = "ann") -> OpenAI:
+    return OpenAI(base_url=f"{server.url}/v1", api_key=KEYS[name], max_retries=0, timeout=300)
+
+
+def ask(server: LiveServer, *, stream: bool, seed: int = 1, body: dict[str, Any] | None = None, **fields: Any) -> Any:
+    """The response; of a stream its last one, which says what the events said."""
+    options = {"model": server.model, "input": "How is the weather in Oslo?", "max_output_tokens": 200, **fields}
+    made: Any = client(server).responses.create(stream=stream, extra_body={"seed": seed, **(body or {})}, **options)
+    if not stream:
+        return made
+    events = list(made)
+    items = [event.item for event in events if event.type == "response.output_item.done"]
+    deltas = {item.id: "" for item in items}
+    for event in events:
+        if event.type in ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta"):
+            deltas[event.item_id] += event.delta
+    for item in items:
+        if item.type != "message":
+            assert deltas[item.id] == (item.arguments if item.type == "function_call" else item.input)
+    assert events[-1].response.output == items
+    return events[-1].response
+
+
+def assert_obeys(call: Any) -> None:
+    assert call.type == "function_call" and call.status == "completed" and call.call_id
+    jsonschema.validate(json.loads(call.arguments), SCHEMAS[call.name])
+
+
+both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+
+
+@both
+@pytest.mark.parametrize("seed", SEEDS)
+def test_calls_that_are_required_or_named_obey_their_parameters(server, stream, seed):
+    made = ask(server, stream=stream, seed=seed, tools=TOOLS, tool_choice="required")
+    assert made.output
+    for call in made.output:
+        assert_obeys(call)
+    for options in ({"tool_choice": NAMED}, {"tool_choice": "required", "parallel_tool_calls": False}):
+        (call,) = ask(server, stream=stream, seed=seed, tools=TOOLS, **options).output
+        assert_obeys(call)
+        assert call.name == "weather" or options["tool_choice"] == "required"
+
+
+@both
+def test_only_allowed_tools_are_called(server, stream):
+    choice: Any = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "trip"}]}
+    for seed in SEEDS:
+        for call in ask(server, stream=stream, seed=seed, tools=TOOLS, tool_choice=choice).output:
+            assert_obeys(call)
+            assert call.name == "trip"
+
+
+@both
+def test_functions_of_a_namespace(server, stream):
+    space: Any = {"type": "namespace", "name": "sky", "description": "The sky", "tools": TOOLS}
+    for seed in SEEDS:
+        for call in ask(server, stream=stream, seed=seed, tools=[space], tool_choice="required").output:
+            assert_obeys(call)
+            assert call.namespace == "sky"
+    (call,) = ask(server, stream=stream, tools=[space], tool_choice={**NAMED, "name": "sky__weather"}).output
+    assert_obeys(call)
+
+
+@both
+def test_the_models_own_calls_beside_a_format(hermes, stream):
+    """The engine writes at random: one or the other."""
+    schema = {"type": "object", "properties": {"rain": {"type": "boolean"}}, "required": ["rain"]}
+    text: Any = {"format": {"type": "json_schema", "name": "rain", "schema": schema, "strict": True}}
+    kinds = set()
+    for seed in range(16):
+        made = ask(hermes, stream=stream, seed=seed, tools=[{**tool, "strict": True} for tool in TOOLS], text=text)
+        kinds.update(item.type for item in made.output)
+        for item in made.output:
+            if item.type == "message":
+                jsonschema.validate(json.loads(item.content[0].text), schema)
+            else:
+                assert_obeys(item)
+    assert kinds == {"message", "function_call"}
+
+
+@both
+@pytest.mark.parametrize(("syntax", "definition"), [("regex", "(ab){1,3}"), ("lark", 'start: "ab" start | "ab"')])
+def test_the_input_of_a_custom_tool_obeys_its_grammar(server, stream, syntax, definition):
+    tool: Any = {
+        "type": "custom",
+        "name": "say",
+        "format": {"type": "grammar", "syntax": syntax, "definition": definition},
+    }
+    for seed in SEEDS:
+        made = ask(server, stream=stream, seed=seed, tools=[tool], tool_choice={"type": "custom", "name": "say"})
+        (call,) = made.output
+        assert (call.type, call.name) == ("custom_tool_call", "say")
+        assert re.fullmatch("(ab)+", call.input)
+
+
+@both
+def test_a_call_that_is_cut_off_is_not_called_complete(server, stream):
+    options = {"guided_options": {"fit_budget": False}}
+    made = ask(server, stream=stream, body=options, tools=TOOLS[:1], tool_choice=NAMED, max_output_tokens=8)
+    assert (made.status, made.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    for call in made.output:
+        assert (call.type, call.name, call.status) == ("function_call", "weather", "incomplete")
+
+
+@both
+@pytest.mark.parametrize(
+    ("fields", "param", "code"),
+    [
+        ({"tools": [{**TOOLS[0], "parameters": {"type": "intger"}}]}, "tools.0.parameters#/type", None),
+        ({"tools": [{"type": "web_search"}]}, "tools.0.type", "not_enforced"),
+        ({"tools": TOOLS, "tool_choice": {"type": "web_search"}}, "tool_choice.type", "not_enforced"),
+        ({"tools": TOOLS, "tool_choice": {**NAMED, "name": "x"}}, "tool_choice", "invalid_constraint"),
+        ({"tools": TOOLS, "max_output_tokens": 2}, "max_output_tokens", "budget_too_small"),
+        ({"tools": TOOLS, "text": {"format": {"type": "json_object"}}}, "text.format", "conflicting_constraints"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_refusals_come_before_the_stream(server, stream, fields, param, code):
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(server, stream=stream, **{"tool_choice": "required", **fields})
+    assert refused.value.param == param
+    assert code in (None, refused.value.code)
+
+
+def test_strict_tools_are_refused_where_the_models_own_calls_are_not_known(gateway):
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(gateway, stream=False, tools=[{**TOOLS[0], "strict": True}])
+    assert (refused.value.param, refused.value.code) == ("tools.0.strict", "not_enforced")
+
