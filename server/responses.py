@@ -1,11 +1,12 @@
 """In: vLLM's serving object of /v1/responses; out: the same, which keeps what the other generating routes keep. Knows no constraint.
 
 It asks the engine only when its stream is read: the status is sent by then, and so are two events. It says "completed" of calls that
-were cut off.
+were cut off. And what it stores (VLLM_ENABLE_RESPONSES_API_STORE) anybody finds who knows, or has chosen, an id.
 """
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -13,7 +14,10 @@ from starlette.datastructures import State
 from vllm.entrypoints.openai.responses.protocol import ResponsesResponse
 from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
 
+from server.logs import caller_name
 from server.tools.serving import is_whole
+
+_STORES = ("response_store", "msg_store", "event_store", "background_tasks")  # of vLLM's object: id -> something
 
 
 def serve_responses(state: State) -> None:
@@ -22,6 +26,8 @@ def serve_responses(state: State) -> None:
     if serving is None:
         return
     serving.__class__ = Responses  # vLLM builds it deep inside; this is the same object with other methods
+    for name in _STORES:
+        setattr(serving, name, OfCallers())
 
 
 class Responses(OpenAIServingResponses):
@@ -49,3 +55,18 @@ def _say_if_cut(item: Any) -> None:
     if item.type == "function_call" and not is_whole(item.arguments):
         item.status = "incomplete"
 
+
+class OfCallers(UserDict):
+    """Id -> what the caller at hand has under it: of others' it finds nothing. Without keys there is one caller."""
+
+    def __getitem__(self, identity: str) -> Any:
+        return super().__getitem__((caller_name.get(), identity))
+
+    def __setitem__(self, identity: str, value: Any) -> None:
+        super().__setitem__((caller_name.get(), identity), value)
+
+    def __delitem__(self, identity: str) -> None:
+        super().__delitem__((caller_name.get(), identity))
+
+    def __contains__(self, identity: object) -> bool:
+        return super().__contains__((caller_name.get(), identity))

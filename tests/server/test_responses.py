@@ -1,4 +1,4 @@
-"""/v1/responses through the whole application, with OpenAI's client: tools, and calls that are cut off."""
+"""/v1/responses through the whole application, with OpenAI's client: tools, calls that are cut off, and whose stored answers are whose."""
 
 from __future__ import annotations
 
@@ -193,3 +193,50 @@ def test_strict_tools_are_refused_where_the_models_own_calls_are_not_known(gatew
         ask(gateway, stream=False, tools=[{**TOOLS[0], "strict": True}])
     assert (refused.value.param, refused.value.code) == ("tools.0.strict", "not_enforced")
 
+
+# --- whose answers are whose ------------------------------------------------------------------------------------------
+
+
+def test_a_stored_response_is_for_its_own_caller(hermes):
+    ann, bob = client(hermes), client(hermes, "bob")
+    stored = ann.responses.create(model=hermes.model, input="A secret.", max_output_tokens=20)
+    assert ann.responses.retrieve(stored.id).output == stored.output
+    for ask_for_it in (
+        lambda: bob.responses.retrieve(stored.id),
+        lambda: bob.responses.cancel(stored.id),
+        lambda: bob.responses.create(model=hermes.model, input="And?", previous_response_id=stored.id),
+    ):
+        with pytest.raises(openai.NotFoundError):
+            ask_for_it()
+    assert ann.responses.create(model=hermes.model, input="And?", previous_response_id=stored.id).output
+
+
+def test_nobody_puts_a_response_in_anothers_place(hermes):
+    ann, bob = client(hermes), client(hermes, "bob")
+    mine, his = (
+        asking.responses.create(
+            model=hermes.model, input="?", extra_body={"request_id": "resp_1", "guided_choice": [word]}
+        )
+        for asking, word in ((ann, "mine"), (bob, "his"))
+    )
+    assert mine.id == his.id
+    assert (ann.responses.retrieve(mine.id).output_text, bob.responses.retrieve(his.id).output_text) == ("mine", "his")
+
+
+@both
+def test_what_runs_in_the_background_is_its_callers_too(hermes, stream):
+    ann, bob = client(hermes), client(hermes, "bob")
+    options: Any = {"model": hermes.model, "input": "?", "background": True, "extra_body": {"guided_choice": ["done"]}}
+    if stream:
+        identity = next(iter(ann.responses.create(stream=True, **options))).response.id
+    else:
+        identity = ann.responses.create(**options).id
+    with pytest.raises(openai.NotFoundError):
+        bob.responses.retrieve(identity)
+    if stream:
+        events = ann.responses.retrieve(identity, stream=True)
+        assert [event.response.output_text for event in events if event.type == "response.completed"] == ["done"]
+        return
+    while (made := ann.responses.retrieve(identity)).status in ("queued", "in_progress"):
+        pass
+    assert made.output_text == "done"
