@@ -11,6 +11,7 @@ The letter of the standard is asked for everywhere (other properties are allowed
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import os
@@ -164,6 +165,8 @@ def _serve(connection: Connection, name: str, tokenizer_folder: Path) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what engines say of schemas that they refuse
     engine = ENGINES[name](tokenizer_folder)
+    gc.collect()
+    gc.freeze()  # as servers do: no collection looks through what has been loaded
     connection.send("ready")
     while True:
         connection.send(_measure(engine, connection.recv()))

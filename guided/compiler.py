@@ -84,7 +84,7 @@ def begin_index(dfa: LazyDfa, vocabulary: Vocabulary) -> TokenIndex:
     if not index.mask(index.start).any() and not index.is_accepting(index.start):
         raise Unsatisfiable(_UNWRITABLE)
     # What no token has was taken out of a complete network; one with late rules is JSON, and counts on ASCII.
-    if not spells_every_byte(vocabulary) or not (dfa.source.is_complete or writes_ascii(vocabulary)):
+    if not spells_every_byte(vocabulary) or (dfa.source.has_late_rules and not writes_ascii(vocabulary)):
         _drop_dead_ends(index, dfa.budget)
     return index
 

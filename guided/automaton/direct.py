@@ -21,5 +21,7 @@ def direct(kernel: Any) -> Callable[..., Any]:
 
 @cache
 def _version(kernel: Any) -> Callable[..., Any]:
-    versions = list(kernel.overloads.values())  # kept, for its keys are types, which take longer to compare than most kernels run
+    versions = list(
+        kernel.overloads.values()
+    )  # once: its keys are types, which take longer to hash than most kernels run
     return versions[0].entry_point if len(versions) == 1 else kernel

@@ -40,6 +40,7 @@ from guided.limits import Budget
 
 _ALL_BYTES = (1 << 256) - 1
 _CLASS_CAPACITY = 32  # columns of delta to begin with
+_AHEAD = 20  # late rules built before the start: more of them make later states cheaper, and the first one dearer
 
 
 class LazyDfa:
@@ -59,9 +60,11 @@ class LazyDfa:
         self._class_bytes = [_ALL_BYTES]  # the bytes of each class
         self.split_from: dict[int, int] = {}  # class -> the class that it was part of before
         self.machine = new_machine(_CLASS_CAPACITY)
+        self.machine.counts[CLASSES] = 1
         self.network = _no_network(_CLASS_CAPACITY)
         self._mirrored = (0, 0, 0, 0)  # states, edges, rules and byte sets that the arrays have
         start = network.build(network.root)
+        network.build_ahead(_AHEAD)
         self._sync()
         if self.run(lambda: kernels.start(self.network, self.machine, start)) == DEAD:
             raise Unsatisfiable("nothing satisfies the constraint")
@@ -207,7 +210,7 @@ class LazyDfa:
         source, arrays = self.source, self.network
         known_states, known_edges, known_rules, known_sets = self._mirrored
         states, edges, rules, sets = source.size
-        self.network = arrays._replace(
+        self.network = kernels.NetworkArrays(
             states=_with_rows(arrays.states, known_states, source.first_edge, source.final),  # TEXT is below
             edges=_with_rows(arrays.edges, known_edges, source.next_edge, source.kind, source.label, source.target),
             rule_start=with_room(arrays.rule_start, known_rules, rules),
@@ -215,10 +218,38 @@ class LazyDfa:
         )
         self.network.rule_start[:rules] = np.frombuffer(source.rule_start, np.int32)
         self.network.states[known_states:states, TEXT] = 0
-        self.network.states[source.text_states[self._known_texts :], TEXT] = 1
-        self._known_texts = len(source.text_states)
+        if self._known_texts < len(source.text_states):
+            self.network.states[source.text_states[self._known_texts :], TEXT] = 1
+            self._known_texts = len(source.text_states)
         self._mirrored = states, edges, rules, sets
-        self._split_classes(known_sets)
+        if known_sets < sets:
+            if self.num_states == 0 and len(self._class_bytes) == 1:
+                self._divide_classes()
+            else:
+                self._split_classes(known_sets)
+
+    def _divide_classes(self) -> None:
+        """The byte classes of all byte sets, where there are no states yet: bytes that are in the same sets share one."""
+        sets = self.source.byte_sets
+        packed = np.frombuffer(b"".join(symbols.to_bytes(32, "little") for symbols in sets), np.uint8)
+        has_byte = np.unpackbits(packed.reshape(len(sets), 32), axis=1, bitorder="little")  # uint8[sets, 256]
+        in_sets = np.ascontiguousarray(np.packbits(has_byte, axis=0).T)  # uint8[256, ceil(sets / 8)]
+        number: dict[bytes, int] = {}
+        class_of = [
+            number.setdefault(row, len(number)) for row in in_sets.view(f"S{in_sets.shape[1]}").ravel().tolist()
+        ]
+        self._class_bytes = [0] * len(number)
+        for byte, index in enumerate(class_of):
+            self._class_bytes[index] |= 1 << byte
+        classes, room = len(number), self.machine.delta.shape[1]
+        while room <= classes:
+            room *= 2
+        self.machine = self.machine._replace(delta=np.empty((len(self.machine.delta), room), np.int32))
+        self.machine.class_of[:] = class_of
+        self.machine.counts[CLASSES] = classes
+        has_class = np.empty((len(self.network.set_has_class), room), np.uint8)
+        has_class[: len(sets), :classes] = has_byte[:, [class_of.index(index) for index in range(classes)]]
+        self.network = self.network._replace(set_has_class=has_class)
 
     def _split_classes(self, known_sets: int) -> None:
         """Refines the byte classes by the byte sets from number `known_sets` on."""

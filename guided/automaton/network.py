@@ -6,8 +6,8 @@ grammar several (Woods, "Transition Network Grammars for Natural Language Analys
 network is a set of (state, stack of return states) pairs; `LazyDfa` interns configurations and so determinises the network
 on demand.
 
-Rules can be built late: `rule(build)` registers a function that is called once, when a configuration first reaches the rule,
-and that adds the rule's states then. So a large schema costs what the output visits, and a rule may stand for one of
+Rules can be built late: `rule(build)` registers a function that is called once, at the latest when a configuration first reaches the
+rule, and that adds the rule's states then. So a large schema costs what the output visits, and a rule may stand for one of
 infinitely many situations (which properties are still missing, how many items were written).
 
 What front ends must keep:
@@ -22,12 +22,17 @@ What front ends must keep:
 
 from __future__ import annotations
 
+import contextlib
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from itertools import repeat
 from typing import Any
 
 import numpy as np
+
+from guided.errors import LimitExceeded
 
 BYTES, EPSILON, CALL, CALL_AGAIN, RESUME = range(5)  # kinds of edges
 CALLS = (CALL, CALL_AGAIN)
@@ -79,6 +84,7 @@ class Network:
         self._byte_set_ids: dict[ByteSet, int] = {}
         self._builders: dict[int, Callable[[], int]] = {}
         self.late_rules: list[int] = []  # built by their function, in this order
+        self._ahead: deque[int] = deque()  # late rules that `build_ahead` may build
         self.root = -1  # the rule that the whole output matches
         self.special_tokens: dict[str, list[tuple[int, int]]] = {}  # name -> where it is read: (source, target)
         self.token_places: dict[str, dict[str, Any]] = {}  # name -> its place, as a `ConstraintError` takes it
@@ -181,11 +187,10 @@ class Network:
         """Copies a network without late rules into this one; returns the rule that is its root here."""
         assert part.is_complete
         states, edges, rules = len(self.final), len(self.kind), len(self.rule_start)
-        kind = np.array(part.kind, dtype=np.int8)
-        label = np.array(part.label, dtype=np.int32)
-        ids = np.array([self.byte_set_id(symbols) for symbols in part.byte_sets], dtype=np.int32)
-        reads, calls = kind == BYTES, (kind == CALL) | (kind == CALL_AGAIN)
-        label[reads] = ids[label[reads]]
+        kind, label, reads, calls = part._labels
+        assert len(kind) == len(part.kind), "a part is complete when it is first copied"
+        label = label.copy()
+        label[reads] = np.array([self.byte_set_id(symbols) for symbols in part.byte_sets], dtype=np.int32)[label[reads]]
         label[calls] += rules
         _append(self.first_edge, _shifted(part.first_edge, edges))
         _append(self.next_edge, _shifted(part.next_edge, edges))
@@ -200,6 +205,13 @@ class Network:
         self.text_states.extend(state + states for state in part.text_states)
         return rules + part.root
 
+    @cached_property
+    def _labels(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """kind and label of a network that is complete and copied over and over; which edges read bytes, which call."""
+        kind = np.array(self.kind, dtype=np.int8)
+        calls = np.flatnonzero((kind == CALL) | (kind == CALL_AGAIN))
+        return kind, np.array(self.label, dtype=np.int32), np.flatnonzero(kind == BYTES), calls
+
     def byte_set_id(self, symbols: ByteSet) -> int:
         """The label of edges over a set of bytes."""
         known = self._byte_set_ids.get(symbols)
@@ -210,12 +222,18 @@ class Network:
 
     # --- rules ------------------------------------------------------------------------------------------------------
 
-    def rule(self, build: Callable[[], int] | None = None) -> int:
-        """A new rule; `build` adds its states when it is first reached and returns the start state."""
+    def rule(self, build: Callable[[], int] | None = None, ahead: bool = False) -> int:
+        """A new rule; `build` adds its states when it is first reached and returns the start state.
+
+        Args:
+            ahead: many outputs reach it and it is soon built, so `build_ahead` may build it before.
+        """
         self.rule_start.append(-1)
         rule = len(self.rule_start) - 1
         if build is not None:
             self._builders[rule] = build
+            if ahead:
+                self._ahead.append(rule)
         return rule
 
     def define(self, rule: int, start: int) -> None:
@@ -237,6 +255,15 @@ class Network:
             if self.rule_start[rule] == -1:  # the builder may have defined it itself
                 self.rule_start[rule] = start
         return self.rule_start[rule]
+
+    def build_ahead(self, rules: int) -> None:
+        """Builds late rules that were registered for it, in the order in which they came up, until the network has built so many.
+
+        Together they cost less than one by one while the network runs, where each stops a kernel and is mirrored alone.
+        """
+        with contextlib.suppress(LimitExceeded):  # who reaches that rule is told
+            while self._ahead and len(self.late_rules) < rules:
+                self.build(self._ahead.popleft())
 
     def build_entered(self, rule: int) -> None:
         """Builds what is entered together with a rule, before anything is read: who reaches the rule reaches all of it."""
@@ -271,6 +298,11 @@ class Network:
     def is_complete(self) -> bool:
         """Every rule is built."""
         return not self._builders
+
+    @property
+    def has_late_rules(self) -> bool:
+        """Some rules are built late, or were."""
+        return bool(self._builders or self.late_rules)
 
     def edges_of(self, state: int) -> list[tuple[int, int, int]]:
         """(kind, label, target) of each edge of a state, newest first."""
@@ -344,8 +376,7 @@ class Network:
 def _shifted(numbers: array, offset: int) -> np.ndarray:
     """Numbers that refer to something, which has moved by `offset`; -1 refers to nothing."""
     values = np.array(numbers, dtype=np.int32)
-    values[values >= 0] += offset
-    return values
+    return np.where(values >= 0, values + np.int32(offset), values)
 
 
 def _append(flat: array, values: np.ndarray) -> None:

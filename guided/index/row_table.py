@@ -131,7 +131,7 @@ def _new_rows(slices: Slices, rows: int = 64, dense: int = 8) -> Rows:
         table=np.full(4 * rows, -1, np.int32),
         notes=np.empty((0, NUM_SLICED + 1), np.int32),
         visited=np.zeros(0, np.int64),
-        path=np.empty(int(slices.nodes[:, DEPTH].max(initial=0)) + 2, np.int32),
+        path=np.empty(int(slices.nodes[-1, DEPTH]) + 2, np.int32),
         progress=np.full(5, -1, np.int64),
     )
 

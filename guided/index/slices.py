@@ -35,7 +35,7 @@ class Slices(NamedTuple):
 
     nodes: (
         np.ndarray
-    )  # int32[nodes + 1, 4]: BYTE, DEPTH, SUBTREE_END, TOKEN_START as in `Trie`, indices into all of them
+    )  # int32[nodes + 1, 4]: BYTE, DEPTH, SUBTREE_END, TOKEN_START as in `Trie`, indices into all; see `_nodes`
     token_ids: np.ndarray  # int32[tokens]
     begin: np.ndarray  # int32[NUM_SLICES + 1]: slice s is nodes begin[s] .. begin[s + 1] - 1
     up_to: np.ndarray  # uint32[NUM_SLICED, MAX_CHARS + 1, words]: tokens with at most so many characters
@@ -86,7 +86,7 @@ def unwritable_bytes(vocabulary: Vocabulary) -> ByteSet:
 
 
 def _nodes(tries: list[Trie], begin: np.ndarray) -> np.ndarray:
-    """The nodes of all tries in one table; one more row ends the last node's tokens."""
+    """The nodes of all tries in one table; one more row ends the last node's tokens, with the greatest depth of all."""
     nodes = np.zeros((begin[-1] + 1, 4), np.int32)
     first_token = 0
     for trie, at in zip(tries, begin, strict=False):
@@ -97,6 +97,7 @@ def _nodes(tries: list[Trie], begin: np.ndarray) -> np.ndarray:
         part[:, TOKEN_START] = trie.token_start[:-1] + np.int32(first_token)
         first_token += len(trie.token_ids)
     nodes[-1, TOKEN_START] = first_token
+    nodes[-1, DEPTH] = nodes[:, DEPTH].max()
     return nodes
 
 

@@ -24,7 +24,7 @@ from guided.json_schema.layout import Cell
 from guided.json_schema.literals import Literals
 from guided.json_schema.normal_form import NormalForm
 from guided.json_schema.number_text import NumberText
-from guided.json_schema.numbers import NumberShape
+from guided.json_schema.numbers import ANY_NUMBER, INTEGER, NumberShape
 from guided.json_schema.objects import ObjectShape
 from guided.json_schema.progress import (
     ArrayProgress,
@@ -70,8 +70,8 @@ class Emitter:
         """A rule that reads a whole document, whose value satisfies a satisfiable goal."""
         return self.value_rule(goal, self.whitespace.root)
 
-    def late(self, build: Callable[[], int]) -> int:
-        """A rule that is built when it is first reached, within a time limit of its own."""
+    def late(self, build: Callable[[], int], ahead: bool = False) -> int:
+        """A rule that is built when it is first reached, within a time limit of its own. For `ahead` see `Network.rule`."""
 
         def timed() -> int:
             self.budget.restart()
@@ -80,7 +80,7 @@ class Emitter:
             except RecursionError as error:
                 raise LimitExceeded("the schema is nested too deeply", limit="nesting") from error
 
-        return self.network.rule(timed)
+        return self.network.rule(timed, ahead)
 
     # --- values -----------------------------------------------------------------------------------------------------
 
@@ -90,7 +90,8 @@ class Emitter:
             return self._leaf_rule(goal)
         known = self._values.get((goal, style))
         if known is None:
-            known = self._values[(goal, style)] = self.late(lambda: self._build_value(self._shapes(goal), style))
+            build = partial(self._build_goal, goal, style)
+            known = self._values[(goal, style)] = self.late(build, _is_usual(style))
         return known
 
     def _leaf_rule(self, goal: Goal) -> int:
@@ -102,7 +103,7 @@ class Emitter:
                 case (StringShape() as shape,):
                     known = self.strings.quoted(shape)
                 case _:
-                    known = self.late(lambda: self._build_value(shapes, LINE))
+                    known = self.late(lambda: self._build_value(shapes, LINE), ahead=all(map(_is_quick, shapes)))
             self._leaves[shapes] = known
         return known
 
@@ -110,6 +111,9 @@ class Emitter:
         """Everything that a value may be."""
         alternatives, has_value = self.normal_form.alternatives, self.normal_form.has_value
         return tuple(shape for kind in TYPES for shape in alternatives(goal, kind) if has_value(shape))
+
+    def _build_goal(self, goal: Goal, style: Style) -> int:
+        return self._build_value(self._shapes(goal), style)
 
     def _has_containers(self, goal: Goal) -> bool:
         """May the value be an array or object, written in a style of its own?"""
@@ -153,7 +157,8 @@ class Emitter:
             self.network.edge(before, 1 << brackets[1], self.end)
         if writer.goes_on(progress.start):
             for inner in self.whitespace.inner_styles(style):
-                first = self.late(partial(self._members_from, writer, brackets, inner, progress.start))
+                build = partial(self._members_from, writer, brackets, inner, progress.start)
+                first = self.late(build, _is_usual(inner))
                 before = self.network.state()
                 self.whitespace.opened(opened, inner, before)
                 self.network.call(before, first, self.end)
@@ -161,12 +166,17 @@ class Emitter:
     def _members_from(self, writer: _Writer[State], brackets: bytes, inner: Style, state: State) -> int:
         """The state where one more member begins; there is one."""
         start = self.network.state()
-        if (
-            writer.opening
-        ):  # what may come is worked out once that is read: five of six ways of indentation come to nothing
+        chosen = writer.chosen.get((inner, state))
+        if chosen is not None:
+            self.network.edge(start, writer.opening, chosen)
+        elif writer.opening:
+            # What may come is worked out once that is read: five of six ways of indentation come to nothing.
             opened = self.network.state()
             self.network.edge(start, writer.opening, opened)
-            self.network.call(opened, self.late(lambda: self._choice(writer, brackets, inner, state)), self.end)
+            choice = self.late(
+                partial(self._choice, writer, brackets, inner, state), _is_usual(inner) and writer.is_foreseen(state)
+            )
+            self.network.call(opened, choice, self.end)
         else:
             self._follow(start, writer, brackets, inner, writer.live(writer.progress.steps(state)))
         return start
@@ -215,7 +225,8 @@ class Emitter:
         known = writer.written.get((inner, following))
         if known is None:
             known = writer.written[(inner, following)] = self.network.state()
-            rest = self.late(lambda: self._build_rest(writer, brackets, inner, following))
+            build = partial(self._build_rest, writer, brackets, inner, following)
+            rest = self.late(build, _is_usual(inner) and writer.is_foreseen(following))
             self.network.call(known, rest, self.end)
         return known
 
@@ -292,6 +303,10 @@ class _Writer(ABC, Generic[State]):
             known = self._live[state] = plainly or reaches_end(self.progress, state, satisfiable)
         return known
 
+    def is_foreseen(self, state: State) -> bool:
+        """Is the state one of few that the container may come to?"""
+        return True
+
     @abstractmethod
     def always_live(self) -> bool:
         """Every state that live steps lead to can be completed."""
@@ -341,6 +356,9 @@ class _Properties(_Writer[ObjectState]):
             known = self._links[state] = steps, self.progress.passed_over(state)
         return known
 
+    def is_foreseen(self, state: ObjectState) -> bool:
+        return self.progress.is_plain and (not self.emitter.any_order or state == self.progress.start)
+
     def always_live(self) -> bool:
         return self.progress.is_plain
 
@@ -362,3 +380,13 @@ class _Properties(_Writer[ObjectState]):
             return self.emitter.strings.rest_of(_ANY_NAME, known)
         language = self.emitter.normal_form.names.satisfying(cell.tests)
         return self.emitter.strings.rest_of(language, frozenset(filter(language.contains, known)))
+
+
+def _is_usual(style: Style) -> bool:
+    """Do many outputs have containers of this style?"""
+    return style.kind != "indented"
+
+
+def _is_quick(shape: Shape) -> bool:
+    """Is a value that is no container laid out in no time?"""
+    return not isinstance(shape, NumberShape) or shape in (ANY_NUMBER, INTEGER)

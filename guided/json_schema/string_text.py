@@ -42,7 +42,7 @@ class StringText:
         if known is None:
             name = _only_format(shape)
             known = (
-                self.network.rule(lambda: self.build(shape))
+                self.network.rule(lambda: self.build(shape), ahead=not shape.tests)
                 if name is None
                 else self.network.include(format_part(name, self.encoder.unicode_escapes))
             )
@@ -113,26 +113,33 @@ class StringText:
         """A rule that reads `least` to `most` characters and the closing quote, laid out in chunks as it is reached."""
         known = self._counted.get((least, most))
         if known is None:
-            known = self._counted[(least, most)] = self.network.rule(lambda: self._chunk(least, most))
+            known = self._counted[(least, most)] = self.network.rule(lambda: self._chunk(least, most), ahead=True)
         return known
 
     def _chunk(self, least: int, most: int | None) -> int:
-        start = state = self.network.state()
-        for position in range(_CHUNK):
-            if position >= least:
-                self.network.edge(state, _QUOTE, self.end)
-            if most is not None and position == most:
-                return start
-            if most is None and position >= least:
-                self.encoder.char(state, CharSet.any(), state)
-                self.network.reads_text(state)
-                return start
-            following = self.network.state()
-            self.encoder.char(state, CharSet.any(), following)
-            state = following
-        rest = None if most is None else most - _CHUNK
-        self.network.call(state, self.counting(max(0, least - _CHUNK), rest), self.end)
-        return start
+        """Up to `_CHUNK` characters, of which from the `least`-th on any may be the last; with no bound they go round there."""
+        network = self.network
+        goes_round = most is None and least < _CHUNK
+        count = least if goes_round else _CHUNK if most is None else min(most, _CHUNK)
+        single, rule = self.encoder.plan(CharSet.any())
+        places = np.arange(count + goes_round, dtype=np.int32)  # where a character may be read
+        ends = np.arange(least, count + (goes_round or count == most), dtype=np.int32)
+        base = len(network.final)
+        following = base + np.minimum(places + 1, count)
+        edges = [
+            (places, BYTES, network.byte_set_id(single), following),
+            (places, CALL, rule, following),
+            (ends, BYTES, network.byte_set_id(_QUOTE), np.full_like(ends, self.end)),
+        ]
+        source, target = (np.concatenate([edge[part] for edge in edges]) for part in (0, 3))
+        kind, label = (np.repeat([edge[part] for edge in edges], [len(edge[0]) for edge in edges]) for part in (1, 2))
+        network.extend(np.zeros(count + 1, dtype=bool), source, kind, label, target)
+        if goes_round:
+            network.reads_text(base + count)
+        elif count != most:
+            rest = None if most is None else most - _CHUNK
+            network.call(base + count, self.counting(max(0, least - _CHUNK), rest), self.end)
+        return base
 
 
 def _only_format(shape: StringShape) -> str | None:
@@ -298,7 +305,7 @@ class _AnyBut:
     def _rule(self, prefix: str) -> int:
         known = self._rules.get(prefix)
         if known is None:
-            known = self._rules[prefix] = self.text.network.rule(lambda: self._build(prefix))
+            known = self._rules[prefix] = self.text.network.rule(lambda: self._build(prefix), ahead=True)
         return known
 
     def _build(self, first: str) -> int:
@@ -339,6 +346,10 @@ def following_characters(words: frozenset[str]) -> dict[str, set[str]]:
     """prefix -> the characters with which one of the words goes on after it."""
     following: dict[str, set[str]] = {}
     for word in words:
-        for length, character in enumerate(word):
-            following.setdefault(word[:length], set()).add(character)
+        for length in range(len(word) - 1, -1, -1):
+            known = following.get(word[:length])
+            if known is not None:  # and so have all shorter ones
+                known.add(word[length])
+                break
+            following[word[:length]] = {word[length]}
     return following

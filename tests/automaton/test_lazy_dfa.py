@@ -26,7 +26,7 @@ edges = st.tuples(
 rules = st.lists(st.lists(edges, min_size=1, max_size=7), min_size=3, max_size=3)
 
 
-def network_of(description, late: bool) -> Network:
+def network_of(description, late: bool, ahead: bool = False) -> Network:
     """Three rules; a rule calls later ones anywhere and earlier ones only after a byte, so that none is left recursive."""
     network = Network()
     numbers: list[int] = []
@@ -47,7 +47,7 @@ def network_of(description, late: bool) -> Network:
         return states[0]
 
     for rule in range(3):
-        numbers.append(network.rule((lambda rule=rule: build(rule)) if late else None))
+        numbers.append(network.rule((lambda rule=rule: build(rule)) if late else None, ahead and rule != 1))
     if not late:
         for rule in range(3):
             network.define(numbers[rule], build(rule))
@@ -60,9 +60,10 @@ def network_of(description, late: bool) -> Network:
     rules,
     st.lists(st.binary(max_size=8).map(lambda data: bytes(ALPHABET[b % 3] for b in data)), max_size=12),
     st.booleans(),
+    st.booleans(),
 )
-def test_agrees_with_the_reference(description, strings, late):
-    network = network_of(description, late)
+def test_agrees_with_the_reference(description, strings, late, ahead):
+    network = network_of(description, late, ahead)
     accepts, reference = language_of(network), ReferenceMachine(network)
     for data in strings:
         assert accepts(data) == reference.matches(data)
@@ -112,6 +113,29 @@ def test_late_byte_sets_split_classes_without_forgetting_transitions():
     assert dfa.advance(dfa.start, b"!y") == DEAD
     assert [dfa.step(dfa.start, byte) for byte in b"xyz"] == before
     assert dfa.matches(b"yxz!x")
+
+
+def test_rules_are_built_ahead_in_their_order_and_a_refusal_waits_for_who_reaches_its_rule():
+    network, built = Network(), []
+
+    def letter(name: bytes) -> int:
+        built.append(name)
+        if name == b"c":
+            raise LimitExceeded("too much", limit="states")
+        return _letter_rule(network, name)
+
+    network.root, start, end = network.rule(), network.state(), network.state(final=True)
+    for name, ahead in ((b"a", True), (b"b", False), (b"c", True), (b"d", True)):
+        before = network.state()
+        network.edge(start, byte_set(name.upper()), before)
+        network.call(before, network.rule(lambda name=name: letter(name), ahead), end)
+    network.define(network.root, start)
+    dfa = LazyDfa(network, Budget())
+    assert built == [b"a", b"c"]
+    assert dfa.matches(b"Aa") and dfa.matches(b"Bb") and dfa.matches(b"Dd")
+    with pytest.raises(LimitExceeded):
+        dfa.matches(b"Cc")
+    assert built == [b"a", b"c", b"b", b"d", b"c"]
 
 
 def _letter_rule(network: Network, letters: bytes) -> int:

@@ -10,6 +10,7 @@ one took. Instances whose properties stand in another order than the schema's ar
 from __future__ import annotations
 
 import argparse
+import gc
 import gzip
 import json
 import signal
@@ -161,6 +162,8 @@ def main() -> int:
     tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer)
     vocabulary = guided.Vocabulary.from_pretrained(str(arguments.tokenizer))
     warm_up(vocabulary)
+    gc.collect()
+    gc.freeze()  # as vLLM's engine and the compile workers do: no collection looks through what has been loaded
     cases = [case for case in read(arguments.data) if arguments.only in case["name"]][:: arguments.every]
     limits = guided.Limits()
     reports = []
