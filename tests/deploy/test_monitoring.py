@@ -20,7 +20,14 @@ from tests.deploy.tools import CHART, ROOT, call, check, find, render
 MONITORING = ROOT / "deploy" / "monitoring"
 ALERTS = MONITORING / "alerts.yaml"
 DASHBOARDS = sorted((MONITORING / "dashboards").glob("*.json"))
-METRIC = re.compile(r"\b((?:vllm:|http_|haproxy_|guided_)[a-z0-9_]+|guided:[a-z0-9_:]+)")
+METRIC = re.compile(r"\b((?:vllm:|http_|haproxy_|guided_|kube_)[a-z0-9_]+|guided:[a-z0-9_:]+)")
+# As kube-state-metrics documents them (docs/metrics/workload); it is in no registry that tests could ask.
+KUBE_STATE = {
+    "kube_deployment_status_replicas_available",
+    "kube_deployment_status_replicas_unavailable",
+    "kube_statefulset_replicas",
+    "kube_statefulset_status_replicas_ready",
+}
 KINDS = {"_gauge_cls": "Gauge", "_counter_cls": "Counter", "_histogram_cls": "Histogram"}
 KINDS |= {"GaugeMetricFamily": "Gauge", "CounterMetricFamily": "Counter", "HistogramMetricFamily": "Histogram"}
 SUFFIXES = {"Gauge": [""], "Counter": ["_total"], "Histogram": ["_bucket", "_sum", "_count"]}
@@ -76,7 +83,7 @@ def known(tmp_path_factory) -> set[str]:
         haproxy = set(re.findall(r"^(haproxy_\w+)", router.metrics(), re.M))
     ours = set().union(*(declared(path) for path in (ROOT / "server").rglob("*.py")))
     recorded = {r["record"] for r in rules() if "record" in r}
-    found = declared(Path(loggers.__file__)) | http | haproxy | ours | recorded
+    found = declared(Path(loggers.__file__)) | http | haproxy | ours | recorded | KUBE_STATE
     assert "vllm:num_requests_waiting" in found  # the sources are read as they are meant to be
     assert "vllm:time_to_first_token_seconds_bucket" in found
     return found
@@ -102,6 +109,21 @@ def test_alerts_are_valid():
 
 def test_alerts_fire_when_they_should_and_only_then():
     check("promtool", "test", "rules", "alerts_test.yaml", cwd=MONITORING)
+
+
+def test_every_alert_has_a_situation_in_which_it_is_silent():
+    """Another time, or another namespace or model at the same time; promtool itself wants exactly the alerts that are listed."""
+
+    def told(labels: dict[str, str]) -> tuple[str | None, ...]:
+        return tuple(labels.get(name) for name in ("namespace", "model_name", "instance"))
+
+    silent = set()
+    for situation in yaml.safe_load((MONITORING / "alerts_test.yaml").read_text(encoding="utf-8"))["tests"]:
+        given = {told(dict(re.findall(r'(\w+)="([^"]*)"', s["series"]))) for s in situation["input_series"]}
+        for seen in situation["alert_rule_test"]:
+            if given - {told(alert["exp_labels"]) for alert in seen["exp_alerts"]}:
+                silent.add(seen["alertname"])
+    assert silent >= {r["alert"] for r in rules() if "alert" in r}
 
 
 def test_every_alert_has_its_situation_and_its_page_in_the_runbook():
@@ -146,12 +168,13 @@ def test_dashboards_can_be_told_apart_and_fit_their_grid():
             assert len({t["refId"] for t in panel["targets"]}) == len(panel["targets"])
 
 
-def test_the_chart_carries_alerts_and_dashboards_unchanged():
+def test_the_chart_carries_alerts_and_dashboards_and_knows_its_own_names():
     manifests = render(CHART / "ci" / "production.yaml")
-    assert (
-        find(manifests, "PrometheusRule")["spec"]["groups"]
-        == yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
-    )
+    names = {m["metadata"]["name"] for m in manifests if m["kind"] in ("Deployment", "Service")}
+    assert {"guided", "guided-pods", "guided-router"} <= names
+    assert all(re.fullmatch("guided(-.*)?", name) for name in names)
+    text = ALERTS.read_text(encoding="utf-8").replace(".*guided.*", "guided(-.*)?")
+    assert find(manifests, "PrometheusRule")["spec"]["groups"] == yaml.safe_load(text)["groups"]
     for path in DASHBOARDS:
         carried = find(manifests, "ConfigMap", f"guided-{path.stem}-dashboard")["data"][path.name]
         assert json.loads(carried) == json.loads(path.read_text(encoding="utf-8"))
