@@ -1,6 +1,7 @@
 global
     log stdout format raw local0
-    maxconn 1024
+    # More than the clients may have (below): probes and Prometheus get in while every stream is taken.
+    maxconn {{ add .Values.router.maxConnections 32 }}
     tune.bufsize {{ .Values.router.bufferBytes }}
     {{- if ne .Values.router.affinity "none" }}
     lua-load /etc/haproxy/affinity.lua
@@ -15,10 +16,12 @@ defaults
     timeout client {{ .Values.router.streamTimeoutSeconds }}s
     timeout server {{ .Values.router.streamTimeoutSeconds }}s
     timeout queue 30s
-    # A pod that went away before it took the request: try another. What was taken is never sent twice.
+    # A pod that did not take the connection: try another. What a pod may have read is never sent twice: it may be generating. So that a
+    # pod's closing of an idle connection is not met halfway, each request has a connection of its own to its pod.
     retries 2
-    retry-on conn-failure empty-response
+    retry-on conn-failure
     option redispatch
+    option http-server-close
 
 resolvers cluster
     parse-resolv-conf
@@ -28,6 +31,7 @@ resolvers cluster
 
 frontend openai
     bind :8080
+    maxconn {{ .Values.router.maxConnections }}
     {{- if ne .Values.router.affinity "none" }}
     option http-buffer-request
     http-request lua.affinity {{ .Values.router.affinity }} {{ .Values.router.prefixBytes }} if METH_POST

@@ -15,13 +15,17 @@ Server = TypeVar("Server", bound=socketserver.BaseServer)
 
 
 class Backend(ThreadingHTTPServer):
-    """Answers every POST with a chat completion whose content is `answer`, every GET with 200."""
+    """Answers every POST with a chat completion whose content is `answer`, every GET with 200.
+
+    With `hangs_up` it reads a POST and closes the connection without a byte, as a process does that dies while it generates.
+    """
 
     daemon_threads = True
 
-    def __init__(self, answer: str, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+    def __init__(self, answer: str, address: tuple[str, int] = ("127.0.0.1", 0), *, hangs_up: bool = False) -> None:
         super().__init__(address, _Handler)
         self.answer = answer
+        self.hangs_up = hangs_up
         self.asked: list[Any] = []
 
     @property
@@ -39,6 +43,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.asked.append(json.loads(body))
+        if self.server.hangs_up:
+            self.close_connection = True
+            return
         self._reply({"choices": [{"message": {"content": self.server.answer}}]})
 
     def _reply(self, value: Any) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.deploy.tools import case, find, refusal
+from tests.deploy.tools import CHART, case, check, find, refusal, render
 
 
 def test_the_hpa_owns_the_number_of_pods():
@@ -44,6 +46,30 @@ def test_no_data_is_not_no_load():
         assert scaler["fallback"]["behavior"] == "currentReplicasIfHigher"
         if scaler["minReplicaCount"] > 0:
             assert not any(" or " in t["metadata"]["query"] for t in scaler["triggers"])
+
+
+def test_a_pod_with_several_engines_counts_once(tmp_path):
+    """With data parallelism each engine of a pod has its series: asked of Prometheus itself."""
+    scaler = find(render(CHART / "ci" / "data-parallel.yaml", "autoscaling.mode=keda"), "ScaledObject")["spec"]
+    labels = 'namespace="ai", service="test-guided-server-pods"'
+    series = {("a", 0): (0.8, 3), ("a", 1): (0.6, 1), ("b", 0): (0.4, 0), ("b", 1): (0.2, 2)}
+    given = [
+        {"series": f'{name}{{{labels}, pod="{pod}", engine="{engine}"}}', "values": f"{values[i]}x5"}
+        for i, name in enumerate(("vllm:kv_cache_usage_perc", "vllm:num_requests_waiting"))
+        for (pod, engine), values in series.items()
+    ]
+    wanted = {"kv-cache-usage": 1.2000000000000002, "waiting-requests": 6}
+    asked = [
+        {
+            "expr": trigger["metadata"]["query"],
+            "eval_time": "3m",
+            "exp_samples": [{"labels": "{}", "value": wanted[trigger["name"]]}],
+        }
+        for trigger in scaler["triggers"]
+    ]
+    path = tmp_path / "queries_test.yaml"
+    path.write_text(json.dumps({"tests": [{"interval": "1m", "input_series": given, "promql_expr_test": asked}]}))
+    check("promtool", "test", "rules", path)
 
 
 def test_queries_name_services_that_exist():

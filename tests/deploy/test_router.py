@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -187,6 +188,35 @@ def test_pods_come_and_go_by_their_names(tmp_path):
         names.addresses = ["127.0.0.3"]
         become({"two"})
         assert names.names == {"test-guided-server-pods.ai.svc.cluster.local"}
+
+
+def test_what_a_pod_has_read_is_not_sent_again(tmp_path):
+    """It may be generating: twice the tokens, and with a storm of deaths twice the storm."""
+    with ExitStack() as stack:
+        dying = [stack.enter_context(serving(Backend(f"pod {i}", hangs_up=True))) for i in range(2)]
+        router = stack.enter_context(Router(tmp_path, dying, "router.affinity=none"))
+        for _ in range(4):
+            with suppress(
+                httpx.RemoteProtocolError
+            ):  # a connection that has been used before is closed without an answer
+                assert router.client.post("/v1/chat/completions", json={"messages": chat("once")}).status_code == 502
+        assert sum(len(pod.asked) for pod in dying) == 4
+
+
+def test_a_pod_that_does_not_accept_is_passed_over(tmp_path, backends):
+    gone = Backend("gone")
+    gone.server_close()
+    with Router(tmp_path, [gone, backends[0]], "router.affinity=none") as router:
+        assert {router.pod(messages=chat("x")) for _ in range(8)} == {"pod 0"}
+
+
+def test_probes_get_in_while_all_connections_are_taken(tmp_path, backends):
+    with Router(tmp_path, backends, "router.maxConnections=40") as router, ExitStack() as stack:
+        for _ in range(60):
+            stack.enter_context(socket.create_connection(("127.0.0.1", router.port), timeout=10))
+        for _ in range(3):
+            assert httpx.get(f"http://127.0.0.1:{router.status_port}/alive", timeout=10).status_code == 200
+        assert re.search(r'^haproxy_frontend_current_sessions\{proxy="openai"\} 40$', router.metrics(), re.M)
 
 
 @pytest.mark.parametrize("affinity", ["constraint", "prefix", "both", "none"])
