@@ -263,6 +263,12 @@ spec:
         preStop:
           sleep:
             seconds: {{ $v.drain.preStopSeconds }}
+      {{- else }}
+      # A worker computes for the leader's running answers until the leader has drained: its SIGTERM comes after that.
+      lifecycle:
+        preStop:
+          sleep:
+            seconds: {{ add $v.drain.preStopSeconds $v.drain.shutdownTimeoutSeconds }}
       {{- end }}
       resources:
         requests:

@@ -83,12 +83,25 @@ def test_names_fit_and_carry_the_release(values):
 def test_a_pod_is_gone_before_its_spot_node(values):
     for template in pod_templates(render(values)).values():
         for container in template["spec"]["containers"]:
-            if container["name"] != "server" or "ports" not in container:
+            if container["name"] != "server":
                 continue
             wait = container["lifecycle"]["preStop"]["sleep"]["seconds"]
-            running = int(flags(container)["shutdown-timeout"])
+            running = int(flags(container).get("shutdown-timeout", 0))  # a worker has none: it waits for its leader before
             grace = template["spec"]["terminationGracePeriodSeconds"]
             assert wait + running + 10 <= grace < SPOT_NOTICE_S
+
+
+def test_workers_outlast_the_answers_of_their_leader():
+    """All pods of a group end together: a rank that goes at once breaks every answer that the leader would still finish."""
+    manifests = case("multi-node")
+    leader, worker = server_containers(manifests)
+    drained = leader["lifecycle"]["preStop"]["sleep"]["seconds"] + int(flags(leader)["shutdown-timeout"])
+    assert worker["lifecycle"]["preStop"]["sleep"]["seconds"] == drained == 90
+    budgets = [m["spec"]["selector"]["matchLabels"] for m in manifests if m["kind"] == "PodDisruptionBudget"]
+    for template in pod_templates(manifests).values():
+        labels = template["metadata"]["labels"]
+        covered = sum(selector.items() <= labels.items() for selector in budgets)
+        assert covered == (labels["app.kubernetes.io/component"] != "test")
 
 
 @pytest.mark.parametrize(
