@@ -86,7 +86,9 @@ def test_a_pod_is_gone_before_its_spot_node(values):
             if container["name"] != "server":
                 continue
             wait = container["lifecycle"]["preStop"]["sleep"]["seconds"]
-            running = int(flags(container).get("shutdown-timeout", 0))  # a worker has none: it waits for its leader before
+            running = int(
+                flags(container).get("shutdown-timeout", 0)
+            )  # a worker has none: it waits for its leader before
             grace = template["spec"]["terminationGracePeriodSeconds"]
             assert wait + running + 10 <= grace < SPOT_NOTICE_S
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.deploy.tools import CHART, case, check, find, refusal, render
+from tests.deploy.tools import CHART, case, check, find, refusal, render, unscraped
 
 
 def test_the_hpa_owns_the_number_of_pods():
@@ -72,10 +72,13 @@ def test_a_pod_with_several_engines_counts_once(tmp_path):
     check("promtool", "test", "rules", path)
 
 
-def test_queries_name_services_that_exist():
+def test_queries_name_services_that_exist_and_are_scraped():
     manifests = case("keda-zero")
     services = {m["metadata"]["name"] for m in manifests if m["kind"] == "Service"}
     assert {"test-guided-server-pods", "test-guided-server-router"} <= services
+    assert unscraped(manifests) == unscraped(case("production")) == []
+    silent = render(CHART / "ci" / "keda-zero.yaml", "monitoring.serviceMonitor.enabled=false")
+    assert unscraped(silent) == ["test-guided-server-pods", "test-guided-server-router"]
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,10 @@ from tests.deploy.tools import (
     custom_resource_violations,
     environment,
     find,
+    is_custom,
     kubernetes_violations,
     render,
+    unscraped,
 )
 
 PLATFORM_SECONDS = 120
@@ -181,13 +183,19 @@ def test_karpenter_understands_its_manifests(large):
     for run in ("defaults", "a_smaller_ceiling_reaches_both"):
         objects = list(yaml.safe_load_all(large.tests()[run].outputs["karpenter_manifests"]))
         assert {o["kind"] for o in objects} == {"NodePool", "EC2NodeClass"}
+        pool = next(o for o in objects if o["kind"] == "NodePool")
+        assert (
+            pool["spec"]["template"]["metadata"]["labels"]["nvidia.com/gpu.present"] == "true"
+        )  # for the device plugin
         assert custom_resource_violations([(o["kind"], o) for o in objects]) == []
 
 
 def test_the_chart_takes_the_values_and_its_pods_fit_the_nodes(large, chart_in):
     manifests = chart_in("a_smaller_ceiling_reaches_both")
     outputs = large.tests()["a_smaller_ceiling_reaches_both"].outputs
-    assert kubernetes_violations([(m["kind"], m) for m in manifests if m["kind"] != "ScaledObject"]) == []
+    assert kubernetes_violations([(m["kind"], m) for m in manifests if not is_custom(m)]) == []
+    assert custom_resource_violations([(m["kind"], m) for m in manifests if is_custom(m)]) == []
+    assert unscraped(manifests) == []
     pod = find(manifests, "Deployment", "guided")["spec"]["template"]["spec"]
     pool = next(o for o in yaml.safe_load_all(outputs["karpenter_manifests"]) if o["kind"] == "NodePool")
     (taint,) = pool["spec"]["template"]["spec"]["taints"]

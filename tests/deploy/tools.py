@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterable
 from functools import cache
@@ -114,6 +115,22 @@ def pod_templates(manifests: Iterable[Manifest]) -> dict[str, Manifest]:
 def server_containers(manifests: Iterable[Manifest]) -> list[Manifest]:
     containers = (c for t in pod_templates(manifests).values() for c in t["spec"]["containers"])
     return [c for c in containers if c["name"] == "server"]
+
+
+def unscraped(manifests: list[Manifest]) -> list[str]:
+    """Services that KEDA's queries name and that no ServiceMonitor of the same chart has scraped."""
+    queries = [t["metadata"]["query"] for m in manifests if m["kind"] == "ScaledObject" for t in m["spec"]["triggers"]]
+    selectors = [m["spec"]["selector"] for m in manifests if m["kind"] == "ServiceMonitor"]
+    missing = []
+    for name in sorted(set(re.findall(r'service="([^"]+)"', " ".join(queries)))):
+        labels = find(manifests, "Service", name)["metadata"]["labels"]
+        if not any(
+            selector["matchLabels"].items() <= labels.items()
+            and all(labels.get(e["key"]) in e["values"] for e in selector["matchExpressions"])
+            for selector in selectors
+        ):
+            missing.append(name)
+    return missing
 
 
 def is_custom(thing: Manifest) -> bool:

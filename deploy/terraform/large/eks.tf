@@ -64,20 +64,26 @@ resource "aws_ec2_tag" "cluster_security_group" {
   value       = var.name
 }
 
-resource "aws_iam_role" "node" {
-  name               = "${var.name}-node"
-  assume_role_policy = data.aws_iam_policy_document.trust["node"].json
-}
-
-resource "aws_iam_role_policy_attachment" "node" {
-  for_each = toset([
+locals {
+  node_policies = toset([
     "AmazonEKSWorkerNodePolicy",
     "AmazonEKS_CNI_Policy",
     "AmazonEC2ContainerRegistryPullOnly",
     "AmazonSSMManagedInstanceCore",
   ])
+}
 
-  role       = aws_iam_role.node.name
+# Of the two nodes below. EKS makes the access entry of a managed node group's role itself, so Karpenter's nodes have another role: a second
+# entry for the same one is a conflict, and EKS deletes its own with the node group.
+resource "aws_iam_role" "system" {
+  name               = "${var.name}-system"
+  assume_role_policy = data.aws_iam_policy_document.trust["node"].json
+}
+
+resource "aws_iam_role_policy_attachment" "system" {
+  for_each = local.node_policies
+
+  role       = aws_iam_role.system.name
   policy_arn = "arn:aws:iam::aws:policy/${each.value}"
 }
 
@@ -110,7 +116,7 @@ resource "aws_launch_template" "system" {
 resource "aws_eks_node_group" "system" {
   cluster_name    = aws_eks_cluster.this.name
   node_group_name = "system"
-  node_role_arn   = aws_iam_role.node.arn
+  node_role_arn   = aws_iam_role.system.arn
   subnet_ids      = module.network.private_subnets
   instance_types  = ["t3.medium"]
 
@@ -125,7 +131,7 @@ resource "aws_eks_node_group" "system" {
     version = aws_launch_template.system.latest_version
   }
 
-  depends_on = [aws_iam_role_policy_attachment.node]
+  depends_on = [aws_iam_role_policy_attachment.system]
 }
 
 resource "aws_eks_addon" "this" {
@@ -135,6 +141,7 @@ resource "aws_eks_addon" "this" {
   addon_name   = each.value
   # The VPC CNI enforces NetworkPolicies only where it is told to.
   configuration_values        = each.value == "vpc-cni" ? jsonencode({ enableNetworkPolicy = "true" }) : null
+  resolve_conflicts_on_create = "OVERWRITE" # a new cluster comes with all but the agent
   resolve_conflicts_on_update = "OVERWRITE"
 
   depends_on = [aws_eks_node_group.system]

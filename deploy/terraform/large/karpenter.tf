@@ -217,6 +217,18 @@ resource "aws_eks_pod_identity_association" "karpenter" {
   role_arn        = aws_iam_role.karpenter.arn
 }
 
+resource "aws_iam_role" "node" {
+  name               = "${var.name}-node"
+  assume_role_policy = data.aws_iam_policy_document.trust["node"].json
+}
+
+resource "aws_iam_role_policy_attachment" "node" {
+  for_each = local.node_policies
+
+  role       = aws_iam_role.node.name
+  policy_arn = "arn:aws:iam::aws:policy/${each.value}"
+}
+
 resource "aws_iam_instance_profile" "node" {
   name = "${var.name}-node"
   role = aws_iam_role.node.name

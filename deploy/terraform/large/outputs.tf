@@ -5,6 +5,7 @@ output "karpenter_manifests" {
     profile        = aws_iam_instance_profile.node.name
     instance_types = var.instance_types
     max_gpus       = var.max_gpus
+    ami_alias      = var.ami_alias
     tags           = local.tags
   })
 }
@@ -38,6 +39,12 @@ output "helm_values" {
     router         = { enabled = true, maxServers = var.max_gpus * 2 }
     serviceAccount = { name = var.name }
     nodeSelector   = { "karpenter.sh/nodepool" = "gpu-spot" }
+    # What KEDA asks for is scraped by this ServiceMonitor.
+    monitoring = {
+      serviceMonitor = { enabled = true, labels = var.monitoring_labels }
+      rules          = { enabled = true, labels = var.monitoring_labels }
+      dashboards     = { enabled = true }
+    }
   })
 }
 

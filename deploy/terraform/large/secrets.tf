@@ -2,7 +2,7 @@
 
 resource "aws_secretsmanager_secret" "this" {
   name        = "${var.name}/server"
-  description = "API key, cache URL and model settings of ${var.name}"
+  description = "API key, cache URL and signing key of ${var.name}"
   kms_key_id  = aws_kms_key.cluster.arn
 }
 
@@ -12,8 +12,6 @@ resource "aws_secretsmanager_secret_version" "this" {
     "api-key"     = data.aws_secretsmanager_random_password.this["api-key"].random_password
     "signing-key" = data.aws_secretsmanager_random_password.this["signing-key"].random_password
     "cache-url"   = "rediss://:${data.aws_secretsmanager_random_password.this["cache"].random_password}@${aws_elasticache_replication_group.this.primary_endpoint_address}:6379/0"
-    "model"       = var.model
-    "settings"    = var.settings
   })
 
   lifecycle {
@@ -26,33 +24,23 @@ resource "aws_iam_role" "server" {
   assume_role_policy = data.aws_iam_policy_document.pod_identity.json
 }
 
-data "aws_iam_policy_document" "server" {
-  statement {
-    sid       = "OwnSecret"
-    actions   = ["secretsmanager:GetSecretValue"]
-    resources = [aws_secretsmanager_secret.this.arn]
-  }
+# The pods get their secret from Kubernetes and need no rights in AWS but for their weights.
+data "aws_iam_policy_document" "weights" {
+  count = var.weights_bucket == "" ? 0 : 1
 
   statement {
-    sid       = "DecryptIt"
-    actions   = ["kms:Decrypt"]
-    resources = [aws_kms_key.cluster.arn]
-  }
-
-  dynamic "statement" {
-    for_each = var.weights_bucket == "" ? [] : [var.weights_bucket]
-    content {
-      sid       = "Weights"
-      actions   = ["s3:GetObject", "s3:ListBucket"]
-      resources = ["arn:aws:s3:::${statement.value}", "arn:aws:s3:::${statement.value}/*"]
-    }
+    sid       = "Weights"
+    actions   = ["s3:GetObject", "s3:ListBucket"]
+    resources = ["arn:aws:s3:::${var.weights_bucket}", "arn:aws:s3:::${var.weights_bucket}/*"]
   }
 }
 
-resource "aws_iam_role_policy" "server" {
-  name   = "server"
+resource "aws_iam_role_policy" "weights" {
+  count = length(data.aws_iam_policy_document.weights)
+
+  name   = "weights"
   role   = aws_iam_role.server.id
-  policy = data.aws_iam_policy_document.server.json
+  policy = data.aws_iam_policy_document.weights[0].json
 }
 
 resource "aws_eks_pod_identity_association" "server" {

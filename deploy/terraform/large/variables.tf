@@ -67,6 +67,23 @@ variable "instance_types" {
   default     = ["g5.xlarge", "g5.2xlarge"]
 }
 
+variable "ami_alias" {
+  description = "Image of the GPU nodes: a release of amazon-eks-ami that was published for kubernetes_version. deploy/README.md says how to find newer ones"
+  type        = string
+  default     = "al2023@v20251112"
+
+  validation {
+    condition     = can(regex("^al2023@v[0-9]{8}$", var.ami_alias))
+    error_message = "A dated release such as al2023@v20251112: with @latest, Karpenter replaces nodes whenever AWS publishes an image."
+  }
+}
+
+variable "monitoring_labels" {
+  description = "Labels by which the cluster's Prometheus finds ServiceMonitors and rules; kube-prometheus-stack: the name of its release"
+  type        = map(string)
+  default     = { release = "prometheus" }
+}
+
 variable "model" {
   description = "Hugging Face name of the model"
   type        = string

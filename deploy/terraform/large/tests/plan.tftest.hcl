@@ -43,6 +43,28 @@ variables {
 run "defaults" {
   command = apply
 
+  override_resource {
+    target = aws_iam_role.node
+    values = { arn = "arn:aws:iam::111122223333:role/guided-node" }
+  }
+
+  assert {
+    condition     = aws_eks_access_entry.node.principal_arn == aws_iam_role.node.arn && aws_eks_node_group.system.node_role_arn != aws_iam_role.node.arn
+    error_message = "EKS makes the entry of the node group's role itself: Karpenter's nodes have a role of their own."
+  }
+  assert {
+    condition     = aws_iam_instance_profile.node.role == aws_iam_role.node.name && length(aws_iam_role_policy_attachment.node) == length(aws_iam_role_policy_attachment.system)
+    error_message = "Karpenter's nodes carry the role that is let in, with what a node needs."
+  }
+  assert {
+    condition     = alltrue([for addon in aws_eks_addon.this : addon.resolve_conflicts_on_create == "OVERWRITE"])
+    error_message = "A new cluster has three of the add-ons already."
+  }
+  assert {
+    condition     = toset(keys(jsondecode(aws_secretsmanager_secret_version.this.secret_string))) == toset(["api-key", "cache-url", "signing-key"])
+    error_message = "The secret has what somebody reads."
+  }
+
   assert {
     condition     = aws_elasticache_replication_group.this.transit_encryption_enabled
     error_message = "The cache speaks TLS only."
@@ -102,6 +124,16 @@ run "weights_from_a_bucket" {
     condition     = yamldecode(output.helm_values).weights.s3.uri == "s3://models-of-example/Qwen/Qwen2.5-7B-Instruct"
     error_message = "The pods that may read the bucket are told to."
   }
+}
+
+run "an_image_without_a_date_is_refused" {
+  command = plan
+
+  variables {
+    ami_alias = "al2023@latest"
+  }
+
+  expect_failures = [var.ami_alias]
 }
 
 run "an_unknown_setting_is_refused" {
