@@ -43,13 +43,15 @@ def choose() -> None:
 def one_at_a_time() -> Iterator[None]:
     """Lets one process compile and the others of the machine wait, which then load what it compiled.
 
-    A server's processes start together. Where the folder cannot be written to, nobody waits.
+    A server's processes start together. Numba keeps the kernels of two copies of this package apart, so these do not wait for each
+    other; and where the folder cannot be written to, nobody waits.
     """
+    copy = hashlib.sha256(str(Path(__file__).parent).encode()).hexdigest()[:16]
     with contextlib.ExitStack() as opened:
         with contextlib.suppress(OSError):
             folder = Path(os.environ[_VARIABLE])
             folder.mkdir(parents=True, exist_ok=True)
-            lock = opened.enter_context((folder / "lock").open("w"))  # closing it lets the next one in
+            lock = opened.enter_context((folder / f"{copy}.lock").open("w"))  # closing it lets the next one in
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -37,7 +37,7 @@ def run(url: str, calls: int, seed: int, report: Path) -> None:
     left_out = [option for path in LEFT_OUT for option in ("--exclude-path", path)]
     command = [str(program), "run", f"{url}/openapi.json", "--phases", "fuzzing", "--checks", "not_a_server_error"]
     command += ["--max-examples", str(-(-calls // operations(url))), "--seed", str(seed), "--workers", "4", *left_out]
-    command += ["--continue-on-failure", "--no-shrink", "--request-timeout", "60", "--no-color"]
+    command += ["--continue-on-failure", "--no-shrink", "--request-timeout", "600", "--no-color"]
     command += ["--report", "ndjson", "--report-ndjson-path", str(report), "--generation-database", "none"]
     subprocess.run(command, check=False, cwd=report.parent)
 

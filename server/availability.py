@@ -6,11 +6,14 @@ import asyncio
 from typing import Protocol
 
 from server.errors import RequestRefused
+from server.stall import Stall
 
 _RETRY_SECONDS = 5
 
 
 class Engine(Protocol):
+    stall: Stall | None
+
     @property
     def errored(self) -> bool: ...
 
@@ -34,6 +37,8 @@ class Availability:
         """Why no request is taken: HTTP 503, which clients and routers send elsewhere."""
         if self._engine.errored:
             return RequestRefused("the engine died", "engine_dead", status=503, retry_seconds=_RETRY_SECONDS)
+        if self._engine.stall is not None and self._engine.stall.hangs:
+            return RequestRefused("the engine hangs", "engine_dead", status=503, retry_seconds=_RETRY_SECONDS)
         if self.draining:
             return RequestRefused(
                 "this server is shutting down; send the request again", "shutting_down", status=503, retry_seconds=1

@@ -46,7 +46,7 @@ class BodyLimits:
         try:
             body, gone = await self._received(headers, receive)
             if not headers.get("content-type", "").startswith("multipart/"):
-                self._refuse_structure(body, scope["path"])
+                self._refuse_structure(body, scope["path"].removeprefix(scope.get("root_path", "")))
         except RequestRefused as refused:
             response = refused.response()
             response.headers["Connection"] = "close"

@@ -61,19 +61,19 @@ def _serve(progress: Progress) -> None:
     logs.configure_vllm(args, settings.log_format)
     _share_indexes(settings, args.nnodes)
 
-    if args.headless:
-        from server.headless import run_ranks
-
-        return run_ranks(args)
-
     import uvloop
 
+    from guided.vllm_adapters.select import NoRunner
     from guided.vocabulary import VocabularyError
+    from server.headless import run_ranks
     from server.lifecycle import EngineDied, serve
 
     try:
-        uvloop.run(serve(settings, keys, args, progress))
-    except (OSError, VocabularyError, EngineDied) as error:
+        if args.headless:
+            run_ranks(args)
+        else:
+            uvloop.run(serve(settings, keys, args, progress))
+    except (OSError, VocabularyError, NoRunner, EngineDied) as error:
         raise SystemExit(f"guided-server: {error}") from error
 
 

@@ -7,6 +7,7 @@ the workers, who also check the answers that were made with it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
@@ -138,23 +139,23 @@ class CompileService:
         self._closing: dict[str, asyncio.Task[None]] = {}
         self._tried: set[str] = set()  # digests of indexes that were to be closed with nobody waiting
         self._usage = Usage(disk.home / "usage.json")
-        self._saving: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []  # as long as the service
 
     async def start(self) -> None:
         """Returns when constraints can be compiled; those used most in the last run are in memory then. Raises OSError."""
         await self.pool.start()
-        for digest in await asyncio.to_thread(self._usage.of_last_run, _WARMED):
+        digests = await asyncio.to_thread(self._usage.of_last_run, _WARMED)
+        for digest in digests:
             self._tried.add(digest)  # what did not close in the last run need not be tried at every start
             try:
                 await self.find(digest)
             except (ConstraintError, Overloaded) as error:
                 logger.warning("constraint %s of the last run is not warm: %s", digest, error)
-        self._saving = asyncio.create_task(self._save_usage())
+        self._tasks = [asyncio.create_task(self._save_usage()), asyncio.create_task(self._find_all_fewest(digests))]
 
     async def close(self) -> None:
-        tasks = [*self._closing.values(), *self._flights.tasks, *self._fewest_flights.tasks]
-        if self._saving is not None:
-            tasks.append(self._saving)
+        tasks = [*self._closing.values(), *self._flights.tasks, *self._fewest_flights.tasks, *self._tasks]
+        if self._tasks:
             await asyncio.to_thread(self._usage.save)
         for task in tasks:
             task.cancel()
@@ -303,6 +304,14 @@ class CompileService:
             return _Fewest(None, time.monotonic() + _UNKNOWN_SECONDS)
         return _Fewest(outcome["fewest_tokens"], math.inf)
 
+    async def _find_all_fewest(self, digests: list[str]) -> None:
+        """The shortest answers of constraints of the last run, so that the first request of this one does not wait for a worker."""
+        for digest in digests:
+            compiled = self.memory.peek(digest)
+            if compiled is not None and compiled.index is None:
+                with contextlib.suppress(Overloaded):
+                    await compiled.fewest_tokens(NOBODY)
+
     # --- indexes that still grow --------------------------------------------------------------------------------------
 
     def _close_later(self, constraint: Constraint) -> None:
@@ -353,7 +362,9 @@ class CompileService:
             closing = self._closing.get(constraint.digest)
             if closing is not None:
                 await asyncio.wait({closing})
-        return (await self.compile(constraint)).index is not None
+        compiled = await self.compile(constraint)
+        await compiled.fewest_tokens(NOBODY)
+        return compiled.index is not None
 
     async def describe(self, constraint: Constraint, caller: str = NOBODY) -> dict[str, Any]:
         """Compiles a constraint and says what there is to know of it. Raises what `compile` does."""

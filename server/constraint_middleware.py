@@ -193,8 +193,13 @@ class ConstraintMiddleware:
     ) -> HandedOver | None:
         """The constraint of a request that names a backend of vLLM's; None where it names none or has none."""
         backend = named_backend(body)
-        wanted = None if backend is None else read_spelling(body, referred)
-        if backend is None or wanted is None:
+        if backend is None:
+            return None
+        wanted = read_spelling(body, referred)
+        if wanted is None:
+            if tools is not None:
+                message = f"tools are not left to vLLM's backends; leave out {BACKEND} {backend!r}"
+                raise RequestRefused(message, "not_enforced", "tools")
             return None
         if self.backends is None:
             message = f"{BACKEND} {backend!r} is turned off on this server; leave it out for this server's own"

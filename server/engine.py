@@ -26,6 +26,7 @@ from vllm.inputs.engine import split_enc_dec_input
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError
 
 from guided.errors import LimitExceeded
 from guided.vllm_adapters.params import KEY, to_extra_args
@@ -38,6 +39,7 @@ from server.observation import current, watched
 from server.pressure_sample import PressureSample
 from server.report import Report
 from server.request_options import DEFAULTS, RequestOptions, refuse_small_budget
+from server.stall import Stall
 from server.thinking.sections import Sections
 
 logger = logging.getLogger(__name__)
@@ -81,9 +83,11 @@ class GuidedEngine(AsyncLLM):
     Attributes:
         reports: what the worker measured.
         sample: chooses answers that are measured though nobody asked; None: none is.
+        stall: knows whether the engine hangs; None: nobody looks.
     """
 
     sample: PressureSample | None = None
+    stall: Stall | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -129,6 +133,12 @@ class GuidedEngine(AsyncLLM):
             answers = self.sample.followed(answers, report, pending.compiled.constraint.kind, deltas=deltas)
         seen = current.get()
         return answers if seen is None else watched(answers, seen, params.max_tokens, deltas=deltas)
+
+    async def check_health(self) -> None:
+        """What `/health` asks. Raises EngineDeadError, of an engine that hangs too."""
+        await super().check_health()
+        if self.stall is not None and self.stall.hangs:
+            raise EngineDeadError
 
     def _report_name(self, pending: Pending | HandedOver | None, params: SamplingParams) -> str | None:
         """Under which the worker is to report; None: it measures nothing."""

@@ -21,10 +21,10 @@ from vllm import envs
 from vllm.entrypoints.launchers.launcher import NoSignalServer, terminate_if_errored
 from vllm.entrypoints.launchers.utils.server_utils import get_uvicorn_log_config
 from vllm.entrypoints.launchers.utils.ssl import SSLCertRefresher
-from vllm.v1.engine.async_llm import AsyncLLM
 
 from server import logs
 from server.availability import Availability
+from server.engine import GuidedEngine
 from server.gate import ADMIN_PORT, LISTENER
 from server.request_ids import RequestIds
 
@@ -72,7 +72,7 @@ class Signals:
 async def serve(
     app: FastAPI,
     listeners: list[Listener],
-    engine: AsyncLLM,
+    engine: GuidedEngine,
     availability: Availability,
     args: Namespace,
     log_format: str,
@@ -139,14 +139,16 @@ def _refresher(server: NoSignalServer, args: Namespace) -> SSLCertRefresher:
     )
 
 
-async def _watch(server: NoSignalServer, engine: AsyncLLM) -> None:
-    """Ends the server when the engine is dead, also where no request meets it."""
+async def _watch(server: NoSignalServer, engine: GuidedEngine) -> None:
+    """Ends the server when the engine is dead, also where no request meets it, and sees whether it hangs."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         terminate_if_errored(server, engine)
+        if engine.stall is not None:
+            engine.stall.look(engine.output_processor.get_num_unfinished_requests())
 
 
-async def _drain(engine: AsyncLLM, availability: Availability, now: asyncio.Event, seconds: float) -> None:
+async def _drain(engine: GuidedEngine, availability: Availability, now: asyncio.Event, seconds: float) -> None:
     """From here on nothing new is taken. What runs may end; what does not within `seconds`, or before `now`, is aborted."""
     availability.draining = True
     logger.info("shutting down: %d requests have %g s to end", availability.running, seconds)

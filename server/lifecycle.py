@@ -18,7 +18,7 @@ import guided
 from guided.cache import Disk, default_folder
 from guided.compiler import writable_network
 from guided.constraint_files import find_files
-from guided.vllm_adapters.select import processor_name
+from guided.vllm_adapters.select import let_drafts_choose, processor_name
 from guided.workers import Pool
 from server import http_server
 from server.app import create_app
@@ -30,6 +30,7 @@ from server.keys import KeyRing
 from server.load import Load
 from server.logs import Progress
 from server.settings import Settings
+from server.stall import Stall
 from server.vllm_backends import VllmBackends
 from server.warm import warm
 
@@ -49,6 +50,7 @@ async def serve(settings: Settings, keys: KeyRing, args: Namespace, progress: Pr
 
     Raises:
         EngineDied: the engine's process ended by itself; whoever started this server should start it anew.
+        NoRunner: see `guided.vllm_adapters.select`.
         OSError: the port is taken, or a file that is to be warmed is not there.
     """
     to_warm = find_files(settings.warm_paths)
@@ -61,6 +63,8 @@ async def serve(settings: Settings, keys: KeyRing, args: Namespace, progress: Pr
     ) as beside:  # the engine starts in processes of its own; this one would only wait for them
         preparing = beside.submit(prepare_compilation, settings, config)
         engine = start_engine(engine_args, config, load := Load())
+    if not engine_args.disable_log_stats:  # which tell of its steps
+        engine.stall = Stall(load, settings.engine_stall_seconds)
     at_once = False
     try:
         await engine.reset_mm_cache()
@@ -115,6 +119,7 @@ def warn_of_open_doors(args: Namespace, keys: KeyRing) -> None:
 def engine_config(args: Namespace) -> tuple[AsyncEngineArgs, VllmConfig]:
     """The engine's configuration, with our logits processor among those that the worker loads, and an executor that does not spin."""
     engine_args = AsyncEngineArgs.from_cli_args(args)
+    let_drafts_choose(engine_args)
     config = engine_args.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
     model = config.model_config
     model.logits_processors = [*(model.logits_processors or []), processor_name(config)]

@@ -22,9 +22,15 @@ ASKS, ANSWERS = b"endpoint-load-metrics-format", "endpoint-load-metrics"
 
 @dataclass(slots=True)
 class Load:
-    """Of all engines behind this gateway, by number: requests that run, requests that wait, share of the KV cache in use."""
+    """Of all engines behind this gateway.
+
+    Attributes:
+        engines: by number: requests that run, requests that wait, share of the KV cache in use.
+        steps: that they told of.
+    """
 
     engines: dict[int, tuple[int, int, float]] = field(default_factory=dict)
+    steps: int = 0
 
     def logger(self, vllm_config: Any, engine_index: int = 0) -> StatLoggerBase:
         """For vLLM's `stat_loggers`."""
@@ -56,6 +62,7 @@ class _Recorder(StatLoggerBase):
     def record(
         self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: int = 0
     ) -> None:
+        self._load.steps += 1
         if scheduler_stats is not None:
             s = scheduler_stats
             self._load.engines[self._engine] = (s.num_running_reqs, s.num_waiting_reqs, s.kv_cache_usage)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
@@ -20,6 +20,7 @@ from server.errors import RequestRefused
 from server.without_effect import WITHOUT_EFFECT
 
 Body = Mapping[str, Any]
+_SWITCH = TypeAdapter(bool)
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 MODELS: dict[str, type[BaseModel]] = {
@@ -85,6 +86,19 @@ def refuse_dropped_fields(body: Body, path: str, is_ours: Callable[[str], bool])
     _refuse_beside_beam_search(body)
 
 
+def refuse_beside_a_constraint_alone(body: Body, is_ours: Callable[[str], bool]) -> None:
+    """Raises RequestRefused for what a route without a prompt does not read: a field that no route has, or one that constrains too."""
+    everywhere = {name: None for model in MODELS.values() for name in model.model_fields}
+    for name, value in body.items():
+        if value is None or is_ours(name) or name in WITHOUT_EFFECT:
+            continue
+        if name not in everywhere:
+            raise _unknown(name, "this route", everywhere)
+        if name in ("tools", "tool_choice") and value not in ([], "none", "auto"):
+            why = f"{name} is not read here: tools are compiled with the first request that brings them"
+            raise RequestRefused(why, "unsupported_parameter", name)
+
+
 def refuse_what_is_no_array(body: Body) -> None:
     """Raises RequestRefused where vLLM would iterate over what is no array, and fail with Python's words for it."""
     for name in ("messages", "tools"):
@@ -122,8 +136,16 @@ def _unknown(name: str, path: str, known: Mapping[str, Any]) -> RequestRefused:
     return RequestRefused(f"{shown} is unknown on {path}, and would be ignored{hint}", "unknown_parameter", shown)
 
 
+def _is_on(value: Any) -> bool:
+    """As vLLM's models read a switch: 1 and "true" turn it on too."""
+    try:
+        return _SWITCH.validate_python(value)
+    except ValidationError:  # or null; the route refuses what is neither
+        return False
+
+
 def _refuse_beside_beam_search(body: Body) -> None:
-    if body.get("use_beam_search") is not True:
+    if not _is_on(body.get("use_beam_search")):
         if body.get("length_penalty") not in (None, 1, 1.0):
             why = "length_penalty has an effect with use_beam_search only"
             raise RequestRefused(why, "unsupported_parameter", "length_penalty")

@@ -140,6 +140,11 @@ class Settings(BaseSettings):
     redis_ttl_seconds: int = Field(default=7 * 86_400, ge=1, description="life of an index that nobody writes again")
 
     # what is left to vLLM
+    engine_stall_seconds: float = Field(
+        default=300.0,
+        gt=0,
+        description="an engine that has requests and makes no step for so long hangs: `/health` and `/ready` answer 503",
+    )
     vllm_backends: bool = Field(
         default=True, description="may a request name one of vLLM's own backends, in `guided_decoding_backend`?"
     )

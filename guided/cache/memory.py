@@ -44,6 +44,11 @@ class Memory(Generic[Value]):
         found.used = time.monotonic()
         return found.value
 
+    def peek(self, name: str) -> Value | None:
+        """As `get`, but does not count as use."""
+        found = self._kept.get(name)
+        return None if found is None else found.value
+
     def put(self, name: str, value: Value, nbytes: int) -> None:
         """Keeps a value, in place of the one that had the name."""
         self.drop(name)

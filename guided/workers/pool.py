@@ -172,7 +172,10 @@ class Pool:
                     continue
                 if worker.is_gone or worker.niceness != self._niceness(ticket.priority):
                     worker.kill()
-                    worker = await self._hire(self._niceness(ticket.priority))
+                    worker = await self._fork(self._niceness(ticket.priority))
+                if worker is None:
+                    self._queue.put_back(ticket)  # where it does not wait for ever
+                    continue
                 if not takes_any:
                     order = _AFTER_A_CHECK if ticket.priority is Priority.CHECK else priorities
                 begin = time.monotonic()
@@ -196,12 +199,16 @@ class Pool:
 
     async def _hire(self, niceness: int) -> WorkerProcess:
         """A worker, however long it takes: a machine that cannot fork now may be able to in a moment."""
+        while (worker := await self._fork(niceness)) is None:
+            await asyncio.sleep(1.0)
+        return worker
+
+    async def _fork(self, niceness: int) -> WorkerProcess | None:
         assert self._nursery is not None
-        while True:
-            try:
-                return await self._nursery.fork(niceness)
-            except OSError:
-                await asyncio.sleep(1.0)
+        try:
+            return await self._nursery.fork(niceness)
+        except OSError:
+            return None
 
     def _niceness(self, priority: Priority) -> int:
         """Of the worker that takes a job: as little in the way of what decodes as leaves the short ones some CPU."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,9 @@ class Priority(IntEnum):
     BACKGROUND = 3  # nobody waits
 
 
+_PATIENT = (Priority.QUICK, Priority.LONG)  # wait for so long and no longer
+
+
 class Overloaded(Exception):
     """There is no room for another job, or it waited too long. `retry_seconds`: when to try again."""
 
@@ -41,7 +43,7 @@ class Ticket:
     priority: Priority
     caller: str
     outcome: asyncio.Future[Message]
-    expires: float = math.inf  # time.monotonic() when waiting has been in vain
+    patience: asyncio.TimerHandle | None = None  # ends the wait, whether or not there is a worker that looks
     deaths: int = 0  # workers that died over it
     starved: bool = False  # a worker had hardly any CPU for it
 
@@ -89,12 +91,13 @@ class Queue:
             own = len(line.callers.get(ticket.caller, ()))
             if line.length >= places or own >= max(1, places // _SHARE):
                 raise Overloaded("too many constraints are waiting to be compiled", self.retry_seconds)
-            if ticket.priority is not Priority.BACKGROUND:
-                ticket.expires = time.monotonic() + self._patience_seconds
         self.put_back(ticket)
 
     def put_back(self, ticket: Ticket) -> None:
         """A ticket that had its place already."""
+        if ticket.priority in _PATIENT:
+            loop = asyncio.get_running_loop()
+            ticket.patience = loop.call_later(self._patience_seconds, self._give_up, ticket)
         self._lines[ticket.priority].append(ticket)
         self._changed.set()
 
@@ -103,18 +106,16 @@ class Queue:
         while True:
             for priority in priorities:
                 while (ticket := self._lines[priority].pop()) is not None:
-                    if self._is_wanted(ticket):
+                    if ticket.patience is not None:
+                        ticket.patience.cancel()
+                    if not ticket.outcome.done():  # or its caller left
                         return ticket
             self._changed.clear()
             await self._changed.wait()
 
-    def _is_wanted(self, ticket: Ticket) -> bool:
-        if ticket.outcome.done():  # its caller left
-            return False
-        if time.monotonic() > ticket.expires:
+    def _give_up(self, ticket: Ticket) -> None:
+        if not ticket.outcome.done():
             ticket.outcome.set_exception(Overloaded("the compilation waited too long", self.retry_seconds))
-            return False
-        return True
 
     def took(self, seconds: float) -> None:
         """A job is done that took so long."""

@@ -138,7 +138,7 @@ def create_app(backend: Backend, folder: Path) -> FastAPI:
 
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
             keys = KeyRing(from_plain([backend.script.key]) if backend.script.key else ())
-            available = Availability(SimpleNamespace(errored=False))
+            available = Availability(SimpleNamespace(errored=False, stall=None))
             await Gate(self.app, keys=keys, availability=available, allowance=Allowance())(scope, receive, send)
 
     app.add_middleware(Key)

@@ -38,6 +38,17 @@ def test_too_deep():
     assert post(b"[" * 21, headers={"Content-Type": "multipart/form-data; boundary=x"}).status == 200
 
 
+def test_an_answer_that_repeats_its_request_takes_less_depth():
+    app = BodyLimits(echo, most_bytes=1000, seconds=5.0, nesting=500, values=400)
+    body = b"[" * 201 + b"]" * 201
+    for path, root, status in (
+        ("/v1/responses", "", 400),
+        ("/a/v1/responses", "/a", 400),
+        ("/v1/completions", "", 200),
+    ):
+        assert asyncio.run(ask(app, "POST", path, None, (body,), root_path=root)).status == status
+
+
 @pytest.mark.parametrize("part", ["[]", "{}", "1", '"a"', '{"a":1}', '"[,[,\\"[,"'])
 def test_too_many_values(part):
     few, many = (b"[%s]" % b",".join([part.encode()] * count) for count in (49, 101))

@@ -104,6 +104,16 @@ def test_a_restart_is_warm(live):
     assert service.memory.hits == hits + 1
 
 
+def test_after_a_restart_the_shortest_answer_is_known_before_anybody_asks(live, monkeypatch):
+    live.compile(RECURSIVE)
+    service = live.restart()
+    compiled = service.memory.peek(RECURSIVE.digest)
+    assert compiled is not None and compiled.index is None
+    live.wait(asyncio.wait(service._tasks[1:]))
+    monkeypatch.setattr(service.pool, "run", None)  # nobody is asked any more
+    assert live.wait(compiled.fewest_tokens("")) == 1
+
+
 @pytest.mark.parametrize("error", [LimitExceeded("it died twice", limit="worker"), Overloaded("too many", 1)], ids=str)
 def test_what_cannot_be_warmed_keeps_no_server_from_starting(live, monkeypatch, caplog, error):
     lost, kept = choice("lost"), choice("kept")

@@ -25,7 +25,11 @@ ON_ADMIN_PORT = {LISTENER: ADMIN_PORT}
 
 def gate(app=echo, keys=KEYS, *, errored=False, allowance=OPEN, **options) -> Gate:
     return Gate(
-        app, keys=keys, availability=Availability(SimpleNamespace(errored=errored)), allowance=allowance, **options
+        app,
+        keys=keys,
+        availability=Availability(SimpleNamespace(errored=errored, stall=None)),
+        allowance=allowance,
+        **options,
     )
 
 

@@ -69,6 +69,9 @@ def test_every_spelling(client):
         (b'{"model": "x"}', None),
         (b'{"guided_regex": "a(b"}', "guided_regex:2"),
         (b'{"guided_regxe": "a"}', "guided_regxe"),
+        (b'{"guided_regex": "a", "whitespace": "any"}', "whitespace"),
+        (b'{"guided_regex": "a", "tool_choice": "required"}', "tool_choice"),
+        (b'{"guided_regex": "a", "guided_decoding_backend": "xgrammar"}', "guided_decoding_backend"),
     ],
 )
 def test_refusals(client, body, param):

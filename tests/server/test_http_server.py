@@ -31,6 +31,7 @@ class Engine:
     """Aborts as vLLM's does: whoever reads an answer finds its end."""
 
     is_running = False  # only asked when it errored
+    stall = None
 
     def __init__(self) -> None:
         self.errored = False

@@ -162,3 +162,10 @@ def test_what_another_configuration_would_take_is_refused_by_name(gateway, path,
         return
     assert answer.status_code == 400, answer.text
     assert name.replace("_", " ") in answer.json()["error"]["message"].replace("_", " "), answer.text
+
+
+@pytest.mark.parametrize("on", [True, 1, "true", "yes"])
+def test_beam_search_is_on_as_vllm_reads_it(gateway, on):
+    body = {"prompt": "hi", "max_tokens": 4, "use_beam_search": on, "seed": 5}
+    answer = httpx.post(f"{gateway.url}{PATHS[1]}", json=body, timeout=60)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "seed")

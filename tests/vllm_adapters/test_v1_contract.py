@@ -32,7 +32,7 @@ def test_the_methods_that_a_processor_has_to_have():
 def test_ours_has_the_same_signatures():
     for method in ("__init__", "apply", "is_argmax_invariant", "update_state", "validate_params"):
         assert names(getattr(GuidedLogitsProcessor, method)) == names(getattr(LogitsProcessor, method))
-    module, name = processor_name(SimpleNamespace(use_v2_model_runner=False)).split(":")
+    module, name = processor_name(SimpleNamespace(use_v2_model_runner=False, speculative_config=None)).split(":")
     assert (module, name) == (GuidedLogitsProcessor.__module__, GuidedLogitsProcessor.__qualname__)
 
 

@@ -28,7 +28,7 @@ def test_the_methods_that_a_processor_has():
 def test_ours_has_the_same_signatures():
     for method in ("__init__", "validate_params", "add_request", "apply_staged_writes", "apply"):
         assert names(getattr(GuidedLogitsProcessor, method)) == names(getattr(LogitsProcessor, method))
-    module, name = processor_name(SimpleNamespace(use_v2_model_runner=True)).split(":")
+    module, name = processor_name(SimpleNamespace(use_v2_model_runner=True, speculative_config=None)).split(":")
     assert (module, name) == (GuidedLogitsProcessor.__module__, GuidedLogitsProcessor.__qualname__)
 
 

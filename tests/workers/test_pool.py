@@ -129,6 +129,30 @@ def _until(reached: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def _started(loop, folder, **options: Any) -> LivePool:
+    """A pool with its two workers."""
+    made = LivePool(Pool(VOCABULARY, PoolOptions(folder, limits=LIMITS, **options)), loop, folder)
+    made.wait(made.pool.start())
+    _until(lambda: len(made.nursery.children()) == 2)
+    return made
+
+
+def test_without_a_nursery_nobody_waits_for_ever(loop, tmp_path, monkeypatch):
+    made = _started(loop, tmp_path, patience_seconds=0.5)
+
+    async def cannot(niceness: int) -> None:
+        raise OSError("no memory to fork")
+
+    try:
+        monkeypatch.setattr(made.pool._nursery, "fork", cannot)
+        for worker in made.nursery.children():
+            worker.kill()
+        with pytest.raises(Overloaded, match="too long"):
+            made.wait(asyncio.wait_for(made.pool.run(job(Constraint.regex("nobody")), Priority.QUICK), 30))
+    finally:
+        made.wait(made.pool.close())
+
+
 def test_a_worker_at_rest_gives_back_its_memory(live, monkeypatch):
     monkeypatch.setattr("guided.workers.pool._REST_SECONDS", 0.2)
     monkeypatch.setattr("guided.workers.pool._SPARE_BYTES", 0)
@@ -140,24 +164,15 @@ def test_a_worker_at_rest_gives_back_its_memory(live, monkeypatch):
     assert live.pool.deaths == deaths
 
 
-def _started(loop, folder, nice: int) -> LivePool:
-    """A pool with its two workers."""
-    if os.nice(0) != 0:
-        pytest.skip("the tests themselves are nice")
-    made = LivePool(Pool(VOCABULARY, PoolOptions(folder, limits=LIMITS, nice=nice)), loop, folder)
-    made.wait(made.pool.start())
-    _until(lambda: len(made.nursery.children()) == 2)
-    return made
-
-
 def _priorities(made: LivePool) -> set[tuple[int, int]]:
     """Policy and niceness of each worker."""
     return {(os.sched_getscheduler(worker.pid), worker.nice()) for worker in made.nursery.children()}
 
 
+@pytest.mark.skipif(os.nice(0) != 0, reason="the tests themselves are nice")
 @pytest.mark.parametrize("nice, expected", [(3, (os.SCHED_IDLE, 19)), (0, (os.SCHED_OTHER, 0))])
 def test_workers_give_way(nice, expected, loop, tmp_path):
-    made = _started(loop, tmp_path, nice)
+    made = _started(loop, tmp_path, nice=nice)
     try:
         _until(lambda: _priorities(made) == {expected})
         # Linux shares CPUs between sessions before it looks at niceness.
@@ -167,8 +182,9 @@ def test_workers_give_way(nice, expected, loop, tmp_path):
         made.wait(made.pool.close())
 
 
+@pytest.mark.skipif(os.nice(0) != 0, reason="the tests themselves are nice")
 def test_short_jobs_claim_a_cpu_where_they_get_none(loop, tmp_path, monkeypatch):
-    made = _started(loop, tmp_path, 3)
+    made = _started(loop, tmp_path, nice=3)
 
     async def starved() -> dict[str, Any]:
         for worker in made.nursery.children():
