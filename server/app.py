@@ -26,6 +26,7 @@ from server.body_limits import BodyLimits
 from server.compile_metrics import CompileMetrics
 from server.compile_service import CompileService
 from server.constraint_middleware import ConstraintMiddleware
+from server.description import describe_constraints
 from server.engine import GuidedEngine
 from server.error_bodies import OpenAIErrors, install_handlers
 from server.errors import RequestRefused
@@ -143,6 +144,7 @@ def _add_routes(app: FastAPI, args: Namespace, engine: GuidedEngine, tasks: tupl
     add_playground(app)
     app.include_router(probes.router)
     attach_endpoint_plugins(app, tasks)
+    describe_constraints(app)
     init_exception_handler(app)
     install_handlers(app)
     app.exception_handler(EngineDeadError)(_engine_died)
