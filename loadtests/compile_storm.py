@@ -101,7 +101,7 @@ async def storm(client: httpx.AsyncClient, server: LiveServer, requests: list[by
 
     async def one(place: int) -> None:
         await asyncio.sleep(SECONDS * place / STORM)
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json", **server.headers}
         url = f"{server.url}/v1/completions"
         begin = time.perf_counter()
         # The status comes when the constraint is compiled and the engine has the request; then this client leaves.
@@ -118,7 +118,7 @@ async def health(client: httpx.AsyncClient, server: LiveServer, until: asyncio.E
     worst = 0.0
     while not until.is_set():
         begin = time.perf_counter()
-        await client.get(f"{server.url}/health")
+        (await client.get(f"{server.url}/health", headers=server.headers)).raise_for_status()
         worst = max(worst, 1000 * (time.perf_counter() - begin))
         await asyncio.sleep(0.1)
     return worst
@@ -169,7 +169,7 @@ async def measure(server: LiveServer, tokens: int, rounds: int) -> Rounds:
                 say(f"round {number + 1}: {condition} {values[-1]:.0f} ms")
                 found.remember(own_bytes(server))
                 if condition == "storm":
-                    found.calm_s.append(await calm(client, server))
+                    found.calm_s.append(await calm(server))
         await asyncio.sleep(REST_SECONDS)
         found.remember(own_bytes(server))
     return found

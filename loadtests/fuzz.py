@@ -318,9 +318,8 @@ async def call(client: httpx.AsyncClient, server: LiveServer, seed: int, number:
     path, body = request_of(seed, number, server.model)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            answer = await client.post(
-                f"{server.url}{path}", content=body, headers={"Content-Type": "application/json"}
-            )
+            headers = {"Content-Type": "application/json", **server.headers}
+            answer = await client.post(f"{server.url}{path}", content=body, headers=headers)
     except (TimeoutError, httpx.HTTPError) as error:
         print(f"call {number}: {error!r}: {path} {body[:300]!r}", file=sys.stderr, flush=True)
         return 0

@@ -73,7 +73,7 @@ async def ask(client: httpx.AsyncClient, server: LiveServer, number: int) -> flo
     messages = [{"role": "user", "content": f"Request {number}: say yes or no."}]
     body = {"model": server.model, "messages": messages, "max_tokens": 1, "temperature": 0}
     begin = time.perf_counter()
-    answer = await client.post(f"{server.url}/v1/chat/completions", json=body)
+    answer = await client.post(f"{server.url}/v1/chat/completions", json=body, headers=server.headers)
     answer.raise_for_status()
     return 1000 * (time.perf_counter() - begin)
 

@@ -30,7 +30,7 @@ async def watch_health(server: LiveServer, done: asyncio.Event) -> list[float]:
     while not done.is_set():
         async with httpx.AsyncClient(timeout=60) as client:
             begin = time.perf_counter()
-            (await client.get(f"{server.url}/health")).raise_for_status()
+            (await client.get(f"{server.url}/health", headers=server.headers)).raise_for_status()
             times.append(1000 * (time.perf_counter() - begin))
         await asyncio.sleep(0.1)
     return times

@@ -122,7 +122,7 @@ def small_disk(folder: Path) -> Iterator[bool]:
 
 
 def flush(server: LiveServer) -> None:
-    httpx.post(f"{server.url}/v1/guided/cache/flush", timeout=60)
+    httpx.post(f"{server.url}/v1/guided/cache/flush", headers=server.headers, timeout=60).raise_for_status()
 
 
 async def measure(server: LiveServer, redis: RedisServer, indexes: Path, disk: bool) -> dict[str, Any]:

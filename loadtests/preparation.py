@@ -45,7 +45,7 @@ def measure(server: LiveServer, repeats: int) -> dict[str, Any]:
     for number in range(repeats):
         for kind, fields in constraints(first + number).items():
             begin = time.perf_counter()
-            answer = httpx.post(f"{server.url}/v1/guided/compile", json=fields, timeout=120)
+            answer = httpx.post(f"{server.url}/v1/guided/compile", json=fields, headers=server.headers, timeout=120)
             answer.raise_for_status()
             seconds.setdefault(kind, []).append(time.perf_counter() - begin)
             stages.setdefault(kind, []).append(sum(answer.json()["seconds"].values()))

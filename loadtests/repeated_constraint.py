@@ -66,7 +66,7 @@ async def settle(server: LiveServer, constraints: Constraints) -> None:
     async with httpx.AsyncClient(timeout=300) as client:
         for fields in constraints.values():
             await stream(client, server, **asked(fields))
-        await calm(client, server)
+    await calm(server)
 
 
 def say(message: str) -> None:
@@ -76,13 +76,14 @@ def say(message: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", help="a server that is running, which is not restarted")
+    parser.add_argument("--metrics-url", help="where its metrics are, if not at /metrics of --url")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--schemas", type=Path, help="gzipped JSON lines with a `schema` each")
     args = parser.parse_args()
     wanted = WITHOUT_SCHEMA | {"schema": {"guided_json": schemas(args.schemas)[700]}}
     constraints = {kind: fields | CUT for kind, fields in wanted.items()}
     if args.url:
-        server = LiveServer.at(args.url)
+        server = LiveServer.at(args.url, args.metrics_url)
         asyncio.run(settle(server, constraints))
         first = asyncio.run(measure(server, constraints, args.repeats))
         print(json.dumps(report(first)))

@@ -43,7 +43,9 @@ async def stream(client: httpx.AsyncClient, server: LiveServer, **body: Any) -> 
     request = {"model": server.model, "prompt": PROMPT, "stream": True, **body}
     last = time.perf_counter()
     try:
-        async with client.stream("POST", f"{server.url}/v1/completions", json=request) as response:
+        async with client.stream(
+            "POST", f"{server.url}/v1/completions", json=request, headers=server.headers
+        ) as response:
             found.status = response.status_code
             if response.status_code != 200:
                 found.error = json.loads(await response.aread())
@@ -69,21 +71,42 @@ async def stream(client: httpx.AsyncClient, server: LiveServer, **body: Any) -> 
     return found
 
 
-def metric(server: LiveServer, name: str) -> float:
-    """The sum of a metric's samples, such as `guided_compilations_total` or `guided_cache_bytes{tier="disk"}`."""
-    return sum(_samples(httpx.get(f"{server.url}/metrics", timeout=30).text, name))
+def metric(server: LiveServer, *names: str) -> float:
+    """The sum of the samples of metrics such as `guided_compilations_total` or `guided_cache_bytes{tier="disk"}`.
+
+    Raises:
+        LookupError: the server does not show its metrics there, or has no such metric: a sum of nothing is not 0.
+    """
+    url = server.metrics_url or f"{server.url}/metrics"
+    answer = httpx.get(url, headers=server.headers, timeout=30)
+    if answer.status_code != 200:
+        raise LookupError(
+            f"{url} answers {answer.status_code}: with an admin port, --metrics-url says where metrics are"
+        )
+    return sum(value for name in names for value in samples(answer.text, name))
 
 
-def _samples(text: str, name: str) -> list[float]:
-    return [float(value) for value in re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", text, re.M)]
+def samples(text: str, name: str) -> list[float]:
+    """Of one metric in Prometheus's text format; labels that `name` does not have may have any value.
+
+    Raises:
+        LookupError: there are none.
+    """
+    found = re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", text, re.M)
+    if not found:
+        raise LookupError(f"the server's metrics have no {name}")
+    return [float(value) for value in found]
 
 
-async def calm(client: httpx.AsyncClient, server: LiveServer, most_seconds: float = 600.0) -> float:
-    """Waits until no constraint is compiled or waits for it; the seconds that this took."""
+async def calm(server: LiveServer, most_seconds: float = 600.0) -> float:
+    """Waits until no constraint is compiled or waits for it; the seconds that this took.
+
+    Raises:
+        LookupError: the server says nothing of it, as one that is not of this project.
+    """
     begin = time.monotonic()
     while time.monotonic() - begin < most_seconds:
-        text = (await client.get(f"{server.url}/metrics")).text
-        if sum(_samples(text, "guided_compile_busy") + _samples(text, "guided_compile_queue")) == 0:
+        if await asyncio.to_thread(metric, server, "guided_compile_busy", "guided_compile_queue") == 0:
             return time.monotonic() - begin
         await asyncio.sleep(0.2)
     raise TimeoutError(f"constraints are still being compiled after {most_seconds:g} s")

@@ -1,4 +1,7 @@
-"""In: a model folder; out: a `guided-server` process that answers, its address, log and model name."""
+"""In: a model folder, or an address; out: a server that answers: its address, log and model name, and how to ask it.
+
+A server that wants a key gets API_KEY of the environment.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -30,6 +33,7 @@ class LiveServer:
         model: the name to put into requests.
         seconds_to_ready: from the start of the process to its "ready" line; 0.0 for a server that was already running.
         log, process: what the process wrote, and the process; None for a server that was already running.
+        metrics_url: where its metrics are, if not at /metrics of `url`.
     """
 
     url: str
@@ -37,19 +41,32 @@ class LiveServer:
     seconds_to_ready: float = 0.0
     log: Path | None = None
     process: subprocess.Popen[bytes] | None = None
+    metrics_url: str | None = None
 
     @property
     def client(self) -> OpenAI:
-        return OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=300)
+        key = os.environ.get("API_KEY") or "none"
+        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=300)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those that every request needs."""
+        key = os.environ.get("API_KEY")
+        return {"Authorization": f"Bearer {key}"} if key else {}
 
     def is_healthy(self) -> bool:
-        return httpx.get(f"{self.url}/health", timeout=10).status_code == 200
+        return httpx.get(f"{self.url}/health", headers=self.headers, timeout=10).status_code == 200
 
     @classmethod
-    def at(cls, url: str) -> LiveServer:
-        url = url.rstrip("/")
-        models = httpx.get(f"{url}/v1/models", timeout=10).json()
-        return cls(url, models["data"][0]["id"])
+    def at(cls, url: str, metrics_url: str | None = None) -> LiveServer:
+        """A server that is running.
+
+        Raises:
+            httpx.HTTPError: it is not, or it does not take the key.
+        """
+        server = cls(url.rstrip("/"), "", metrics_url=metrics_url)
+        answer = httpx.get(f"{server.url}/v1/models", headers=server.headers, timeout=10)
+        return replace(server, model=answer.raise_for_status().json()["data"][0]["id"])
 
     @classmethod
     @contextmanager
