@@ -3,7 +3,8 @@
     python -m loadtests.by_kind [--url http://127.0.0.1:8000] [--streams 8] [--rounds 3] [--tokens 64]
 
 Each round sends a batch of `--streams` streams of each kind, one kind after the other, so that all kinds see the same weather. Every answer
-has exactly `--tokens` tokens where the constraint lets it. Overhead is what a kind's tokens per second lack of the unconstrained ones.
+has exactly `--tokens` tokens where the constraint lets it. `wrong` are answers that do not begin what their constraint allows: a server
+that does not read the constraint has no overhead either. Overhead is what a kind's tokens per second lack of the unconstrained ones.
 Goodput counts requests whose first token came within --ttft-ms and whose later ones came within --itl-ms (the slowest in twenty).
 """
 
@@ -18,20 +19,17 @@ from typing import Any
 
 import httpx
 
-from loadtests.first_look import LONG_TEXT, make_serve
+from loadtests.first_look import make_serve
+from loadtests.long_constraints import CONSTRAINTS, begins_an_answer
 from loadtests.report import finish, median, percentiles, show
 from loadtests.requests import Streamed, stream
 from tests.live_server import LiveServer
 
 # Published overheads of guided decoding in percent, for comparison: regex, choice, JSON and grammar in the order of their cost.
-PUBLISHED_PERCENT = (1.5, 3.2, 6.8, 23.5)
-WORDS = [f"{first}{second} " for first in ("red", "blue", "grey", "pale") for second in ("stone", "water", "cloud")]
+PUBLISHED_PERCENT = {"regex": 1.5, "choice": 3.2, "json": 6.8, "grammar": 23.5}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "choice": {"guided_choice": [word * 400 for word in WORDS]},
-    "regex": {"guided_regex": r"[A-Za-z ,.']{800,4000}"},
-    "json": {"guided_json": LONG_TEXT},
-    "grammar": {"guided_grammar": 'start: item ("," item)*\nitem: "(" start ")" | /[a-z]{2,12}/'},
+    **{kind: {"structured_outputs": constraint} for kind, constraint in CONSTRAINTS.items()},
 }
 
 
@@ -46,9 +44,11 @@ class Seen:
     speeds: list[float] = field(default_factory=list)  # tokens per second of each batch
     good: int = 0
     sent: int = 0
+    wrong: int = 0
 
-    def add(self, answer: Streamed, ttft_ms: float, itl_ms: float) -> None:
+    def add(self, kind: str, answer: Streamed, ttft_ms: float, itl_ms: float) -> None:
         self.sent += 1
+        self.wrong += not begins_an_answer(kind, answer.text)
         if answer.first_ms is None:
             return
         self.first.append(answer.first_ms)
@@ -83,7 +83,7 @@ async def measure(server: LiveServer, args: argparse.Namespace) -> dict[str, See
             for answer in answers:
                 if answer.status != 200 or answer.error:
                     raise SystemExit(f"{kind}: {answer.status} {answer.error}")
-                seen[kind].add(answer, args.ttft_ms, args.itl_ms)
+                seen[kind].add(kind, answer, args.ttft_ms, args.itl_ms)
             written = sum(len(answer.gaps_ms) + 1 for answer in answers if answer.first_ms is not None)
             seen[kind].speeds.append(written / seconds)
         print(f"round {number + 1} of {args.rounds}", file=sys.stderr, flush=True)
@@ -103,6 +103,7 @@ def report(seen: dict[str, Seen]) -> dict[str, Any]:
             "tokens_per_second": speed,
             "overhead_percent": round(100 * (1 - speed / plain), 1),
             "goodput": round(kept.good / kept.sent, 3),
+            "wrong": kept.wrong,
         }
     columns = [
         "kind",
@@ -117,10 +118,12 @@ def report(seen: dict[str, Seen]) -> dict[str, Any]:
         "tokens/s",
         "overhead %",
         "goodput",
+        "wrong",
     ]
     rows = [
         [kind, f["ttft_ms"]["p50"], f["ttft_ms"]["p99"], f["itl_ms"]["p50"], f["itl_ms"]["p95"], f["itl_ms"]["p99"],
-         f["tpot_ms"]["p50"], f["e2el_ms"]["p50"], f["e2el_ms"]["p99"], f["tokens_per_second"], f["overhead_percent"], f["goodput"]]
+         f["tpot_ms"]["p50"], f["e2el_ms"]["p50"], f["e2el_ms"]["p99"], f["tokens_per_second"], f["overhead_percent"],
+         f["goodput"], f["wrong"]]
         for kind, f in figures.items()
     ]  # fmt: skip
     show("milliseconds; tokens per second of a whole batch, medians of the rounds", columns, rows)
@@ -142,6 +145,7 @@ def main() -> None:
         with make_serve() as server:
             seen = asyncio.run(measure(server, args))
     finish({"kinds": report(seen), "published_overhead_percent": PUBLISHED_PERCENT})
+    raise SystemExit(1 if any(kept.wrong for kept in seen.values()) else 0)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,9 @@ PATIENCE_S = 10.0
 async def hang_up(client: httpx.AsyncClient, server: LiveServer, number: int) -> int:
     """Pieces that were read before the connection was closed."""
     fields: dict[str, Any] = (
-        {"guided_regex": r"[a-z ]{2000}", "guided_options": {"fit_budget": False}} if number % 2 else {}
+        {"structured_outputs": {"regex": r"[a-z ]{2000}"}, "guided_options": {"fit_budget": False}}
+        if number % 2
+        else {}
     )
     request = {"model": server.model, "prompt": PROMPT, "stream": True, "max_tokens": 1000, "ignore_eos": True} | fields
     if fields:

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from loadtests.long_constraints import LONG_TEXT
 from tests.live_server import ROOT, LiveServer, free_port, stop, wait_until_ready
 
 BATCH = 8
@@ -44,15 +45,14 @@ def regex(number: int) -> str:
 
 
 CONSTRAINTS: dict[str, Callable[[int], dict[str, Any]]] = {
-    "regex": lambda number: {"guided_regex": regex(number)},
-    "json": lambda number: {"guided_json": schema(number)},
-    "choice": lambda number: {"guided_choice": [f"yes {number}", f"no {number}", f"perhaps {number}"]},
+    "regex": lambda number: {"structured_outputs": {"regex": regex(number)}},
+    "json": lambda number: {"structured_outputs": {"json": schema(number)}},
+    "choice": lambda number: {"structured_outputs": {"choice": [f"yes {number}", f"no {number}", f"perhaps {number}"]}},
 }
-LONG_TEXT = {"type": "object", "properties": {"text": {"type": "string", "minLength": 1000}}, "required": ["text"]}
 BATCHES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "regex": {"guided_regex": r"[\s\S]*"},
-    "json": {"guided_json": LONG_TEXT},
+    "regex": {"structured_outputs": {"regex": r"[\s\S]*"}},
+    "json": {"structured_outputs": {"json": LONG_TEXT}},
 }
 
 

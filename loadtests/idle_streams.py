@@ -21,7 +21,8 @@ from loadtests.report import finish, percentiles, show
 from loadtests.requests import Streamed, stream
 from tests.live_server import LiveServer
 
-GUIDED = {"guided_choice": ["POSITIVE", "NEUTRAL", "NEGATIVE"]}
+CHOICES = ["POSITIVE", "NEUTRAL", "NEGATIVE"]
+GUIDED = {"structured_outputs": {"choice": CHOICES}}
 
 
 async def watch_health(server: LiveServer, done: asyncio.Event) -> list[float]:
@@ -46,7 +47,7 @@ async def measure(server: LiveServer, streams: int, tokens: int) -> dict[str, An
     seconds = time.perf_counter() - begin
     done.set()
     times = await health
-    wrong = [a for a, f in zip(answers, fields, strict=True) if f is GUIDED and a.text not in GUIDED["guided_choice"]]
+    wrong = [a for a, f in zip(answers, fields, strict=True) if f is GUIDED and a.text not in CHOICES]
     figures = {
         "streams": streams,
         "failed": sum(not answer.finished for answer in answers),

@@ -66,7 +66,7 @@ class Traffic:
             number = next(self._numbers)
             length = 3 + number % 5 if number % 2 else 1_000 + number
             pattern = rf"[a-c]{{2,{length}}}!" if number % 2 else rf"(yes|no|{length})"
-            found = await stream(client, self._server, max_tokens=length + 4, guided_regex=pattern)
+            found = await stream(client, self._server, max_tokens=length + 4, structured_outputs={"regex": pattern})
             self.results["requests"] += 1
             if not found.finished:
                 self.results["failed"] += 1
@@ -160,7 +160,9 @@ async def two_servers(folder: Path) -> dict[str, int]:
         async with httpx.AsyncClient(timeout=120) as client:
             for number in range(TOGETHER):
                 pattern = rf"(yes|no){number}[a-c]{{2,9}}!"
-                asked = (stream(client, server, max_tokens=40, guided_regex=pattern) for server in servers)
+                asked = (
+                    stream(client, server, max_tokens=40, structured_outputs={"regex": pattern}) for server in servers
+                )
                 for found in await asyncio.gather(*asked):
                     results["requests"] += 1
                     results["failed"] += not found.finished

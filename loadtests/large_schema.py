@@ -67,7 +67,9 @@ async def measure(server: LiveServer, properties: int, count: int) -> dict[str, 
         over = asyncio.Event()
         beside = asyncio.create_task(plain(client, server, count, over))
         await asyncio.sleep(1)
-        large = await stream(client, server, guided_json=schema(properties), max_tokens=160, seed=3, temperature=1.0)
+        large = await stream(
+            client, server, structured_outputs={"json": schema(properties)}, max_tokens=160, seed=3, temperature=1.0
+        )
         over.set()
         loud = await beside
     print(f"large_schema: {large.text[:300]!r} {large.error}", file=sys.stderr, flush=True)

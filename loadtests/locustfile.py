@@ -40,11 +40,11 @@ class Caller(HttpUser):
 
     @task(2)
     def choice(self) -> None:
-        self.stream("choice", guided_choice=["POSITIVE", "NEUTRAL", "NEGATIVE"])
+        self.stream("choice", structured_outputs={"choice": ["POSITIVE", "NEUTRAL", "NEGATIVE"]})
 
     @task(2)
     def schema(self) -> None:
-        self.stream("json", guided_json=WEATHER, max_tokens=100)
+        self.stream("json", structured_outputs={"json": WEATHER}, max_tokens=100)
 
     def stream(self, name: str, **fields: Any) -> None:
         """locust times the response's head; the first token and the whole stream are events of our own."""

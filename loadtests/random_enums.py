@@ -98,7 +98,7 @@ async def ask(server: LiveServer, requests: int, watch: Watch | None) -> int:
         async def one(number: int) -> None:
             nonlocal failed
             texts = choices(number)
-            found = await stream(client, server, max_tokens=24, guided_choice=texts)
+            found = await stream(client, server, max_tokens=24, structured_outputs={"choice": texts})
             failed += found.text not in texts
 
         await in_turns(one, requests, watch)

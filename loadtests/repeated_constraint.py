@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import sys
 import tempfile
@@ -20,24 +19,25 @@ from typing import Any
 
 import httpx
 
+from loadtests.report import finish, show
 from loadtests.requests import calm, metric, stream
 from loadtests.sample_schemas import schemas
 from scripts.prepare_model import default_target
 from tests.live_server import LiveServer
 from tests.redis_server import redis_server
 
-Constraints = dict[str, dict[str, Any]]  # kind -> fields of a request
-CUT = {"guided_options": {"fit_budget": False}}  # two tokens are enough to see the first of them
+Constraints = dict[str, dict[str, Any]]  # kind -> structured_outputs
+COMPILATIONS = "guided_compilations_total"
 WITHOUT_SCHEMA: Constraints = {
-    "regex": {"guided_regex": r"((25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(25[0-5]|2[0-4]\d|1?\d?\d):\d{2,5}"},
-    "choice": {"guided_choice": ["POSITIVE", "NEUTRAL", "NEGATIVE"]},
-    "grammar": {"guided_grammar": 'start: term (" AND " term)*\nterm: "(" start ")" | /[a-z]{1,8}/'},
+    "regex": {"regex": r"((25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(25[0-5]|2[0-4]\d|1?\d?\d):\d{2,5}"},
+    "choice": {"choice": ["POSITIVE", "NEUTRAL", "NEGATIVE"]},
+    "grammar": {"grammar": 'root ::= term (" AND " term)*\nterm ::= "(" root ")" | [a-z]{1,8}'},
 }
 
 
-def asked(fields: dict[str, Any] | None) -> dict[str, Any]:
+def asked(constraint: dict[str, Any] | None) -> dict[str, Any]:
     """The request: two tokens of an answer, whole or not."""
-    options = {} if fields is None else {"guided_options": {"fit_budget": False}, **fields}
+    options = {} if constraint is None else {"structured_outputs": constraint, "guided_options": {"fit_budget": False}}
     return {"max_tokens": 2, **options}
 
 
@@ -56,17 +56,16 @@ async def measure(server: LiveServer, constraints: Constraints, repeats: int) ->
     return {
         "ratio": round(medians["plain"] / constrained, 3),
         "by_kind": ratios,
-        "plain_ms": round(medians["plain"], 1),
-        "compilations": metric(server, "guided_compilations_total"),
+        "ms": {name: round(value, 1) for name, value in medians.items()},
     }
 
 
-async def settle(server: LiveServer, constraints: Constraints) -> None:
+async def settle(server: LiveServer, constraints: Constraints, settle_s: float | None = None) -> None:
     """Asks for each constraint, and waits until what can be closed is closed."""
     async with httpx.AsyncClient(timeout=300) as client:
-        for fields in constraints.values():
-            await stream(client, server, **asked(fields))
-    await calm(server)
+        for constraint in constraints.values():
+            await stream(client, server, **asked(constraint))
+    await calm(server, settle_s)
 
 
 def say(message: str) -> None:
@@ -77,21 +76,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", help="a server that is running, which is not restarted")
     parser.add_argument("--metrics-url", help="where its metrics are, if not at /metrics of --url")
+    parser.add_argument(
+        "--settle-s", type=float, help="with --url of another server: how long its compilations may take"
+    )
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--schemas", type=Path, help="gzipped JSON lines with a `schema` each")
     args = parser.parse_args()
-    wanted = WITHOUT_SCHEMA | {"schema": {"guided_json": schemas(args.schemas)[700]}}
-    constraints = {kind: fields | CUT for kind, fields in wanted.items()}
+    constraints = WITHOUT_SCHEMA | {"schema": {"json": schemas(args.schemas)[700]}}
     if args.url:
         server = LiveServer.at(args.url, args.metrics_url)
-        asyncio.run(settle(server, constraints))
+        asyncio.run(settle(server, constraints, args.settle_s))
         first = asyncio.run(measure(server, constraints, args.repeats))
-        print(json.dumps(report(first)))
+        runs, figures = {"first run": first}, report(first)
     else:
-        print(json.dumps(with_restarts(constraints, args.repeats)))
+        runs, figures = with_restarts(constraints, args.repeats)
+    columns = ["milliseconds to the first token", "plain", *constraints, "ratio"]
+    show("a repeated constraint", columns, [[name, *run["ms"].values(), run["ratio"]] for name, run in runs.items()])
+    finish(figures)
 
 
-def with_restarts(constraints: Constraints, repeats: int) -> dict[str, Any]:
+def with_restarts(constraints: Constraints, repeats: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What each run measured, and the figures."""
     with tempfile.TemporaryDirectory() as name, redis_server(Path(name)) as redis:
         folder, model = Path(name), default_target()
 
@@ -105,19 +110,22 @@ def with_restarts(constraints: Constraints, repeats: int) -> dict[str, Any]:
             say(f"first run {first}")
         with replica(1) as server:
             again = asyncio.run(measure(server, constraints, repeats))
+            recompiled = int(metric(server, COMPILATIONS))
             say(f"after a restart {again}")
         with replica(2) as server:
             other = asyncio.run(measure(server, constraints, 3))
+            compiled = int(metric(server, COMPILATIONS))
             say(f"second replica {other}")
-    return report(first) | {
+    figures = report(first) | {
         "ttft_ratio_after_restart": again["ratio"],
-        "second_replica_compilations": int(other["compilations"]),
-        "restart_compilations": int(again["compilations"]),
+        "second_replica_compilations": compiled,
+        "restart_compilations": recompiled,
     }
+    return {"first run": first, "after a restart": again, "second replica": other}, figures
 
 
 def report(first: dict[str, Any]) -> dict[str, Any]:
-    return {"ttft_ratio": first["ratio"], "by_kind": first["by_kind"], "plain_ttft_ms": first["plain_ms"]}
+    return {"ttft_ratio": first["ratio"], "by_kind": first["by_kind"], "plain_ttft_ms": first["ms"]["plain"]}
 
 
 if __name__ == "__main__":

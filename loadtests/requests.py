@@ -98,12 +98,18 @@ def samples(text: str, name: str) -> list[float]:
     return [float(value) for value in found]
 
 
-async def calm(server: LiveServer, most_seconds: float = 600.0) -> float:
-    """Waits until no constraint is compiled or waits for it; the seconds that this took.
+async def calm(server: LiveServer, settle_s: float | None = None, most_seconds: float = 600.0) -> float | None:
+    """Waits until no constraint is compiled or waits for it; the seconds that this took, where they are known.
+
+    Args:
+        settle_s: wait so long and ask nothing.
 
     Raises:
-        LookupError: the server says nothing of it, as one that is not of this project.
+        LookupError: the server says nothing of it, as one that is not of this project: `settle_s` is for those.
     """
+    if settle_s is not None:
+        await asyncio.sleep(settle_s)
+        return None
     begin = time.monotonic()
     while time.monotonic() - begin < most_seconds:
         if await asyncio.to_thread(metric, server, "guided_compile_busy", "guided_compile_queue") == 0:

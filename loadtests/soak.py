@@ -28,17 +28,21 @@ SAMPLE_S = 5.0
 NEW_SHARE = 0.1  # of the guided requests bring a constraint that nobody sent before
 
 
+def guided(kind: str, constraint: Any) -> dict[str, Any]:
+    return {"structured_outputs": {kind: constraint}}  # which plain vLLM reads too
+
+
 def fields(dice: random.Random, number: int) -> dict[str, Any]:
     """A request of the mix: a third plain, the others guided."""
     word = f"x{number}" if dice.random() < NEW_SHARE else dice.choice(["red", "green", "blue"])
     return dice.choice(
         [
             {"max_tokens": 24},
-            {"guided_choice": [f"{word} yes", f"{word} no"]},
-            {"guided_json": {"type": "object", "properties": {word: {"type": "integer"}}, "required": [word]}},
-            {"guided_regex": rf"{word} [a-z]{{1,12}}\."},
+            guided("choice", [f"{word} yes", f"{word} no"]),
+            guided("json", {"type": "object", "properties": {word: {"type": "integer"}}, "required": [word]}),
+            guided("regex", rf"{word} [a-z]{{1,12}}\."),
             {"max_tokens": 8, "temperature": 0},
-            {"guided_grammar": f'start: "{word}" (" " /[0-9]{{1,3}}/)~1..3'},
+            guided("grammar", f'root ::= "{word}" (" " [0-9]{{1,3}}){{1,3}}'),
         ]
     )
 

@@ -55,19 +55,26 @@ def test_an_answer_counts_only_as_it_came():
 
 def test_overhead_and_goodput(capsys):
     def answer(first: float, gaps: list[float]) -> Streamed:
-        return Streamed(status=200, first_ms=first, gaps_ms=gaps, finished=True)
+        return Streamed(status=200, first_ms=first, gaps_ms=gaps, text=" The harbour", finished=True)
 
     seen = {kind: Seen(speeds=[100.0]) for kind in KINDS}
     seen["json"].speeds = [80.0, 90.0, 85.0]
-    for kept in seen.values():
-        kept.add(answer(10, [5.0] * 20), ttft_ms=20, itl_ms=10)
-        kept.add(answer(30, [5.0] * 20), ttft_ms=20, itl_ms=10)  # too late
-        kept.add(answer(10, [50.0] * 20), ttft_ms=20, itl_ms=10)  # too slow
-        kept.add(Streamed(), ttft_ms=20, itl_ms=10)  # broken
+    for kind, kept in seen.items():
+        kept.add(kind, answer(10, [5.0] * 20), ttft_ms=20, itl_ms=10)
+        kept.add(kind, answer(30, [5.0] * 20), ttft_ms=20, itl_ms=10)  # too late
+        kept.add(kind, answer(10, [50.0] * 20), ttft_ms=20, itl_ms=10)  # too slow
+        kept.add(kind, Streamed(), ttft_ms=20, itl_ms=10)  # broken
     figures = report(seen)
     assert figures["json"]["overhead_percent"] == 15.0
     assert figures["plain"]["overhead_percent"] == 0.0
     assert figures["plain"]["goodput"] == 0.25
+    assert {kind: f["wrong"] for kind, f in figures.items()} == {
+        "plain": 0,
+        "choice": 3,
+        "regex": 0,
+        "json": 3,
+        "grammar": 3,
+    }
     assert "overhead %" in capsys.readouterr().out
 
 
