@@ -1,4 +1,4 @@
-"""In: a server (or none: then `make serve` is started); out: time to ready, to the first token, and tokens per second, as JSON.
+"""In: a server (or none: then `make serve` is started); out: time to ready, to the first token, and tokens per second.
 
     python -m loadtests.first_look [--url http://127.0.0.1:8000] [--repeats 7]
 
@@ -9,8 +9,6 @@ then batches of 8 with and without a constraint, 64 tokens each.
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtests.long_constraints import LONG_TEXT
+from loadtests.report import finish, median, show
 from tests.live_server import ROOT, LiveServer, free_port, stop, wait_until_ready
 
 BATCH = 8
@@ -100,22 +99,18 @@ def measure_first_token(server: LiveServer, repeats: int) -> dict[str, Any]:
             figures[kind]["repeated"].append(first_token_ms(server, fields))
         print(f"first token: {repeat + 1} of {repeats}", file=sys.stderr, flush=True)
     return {
-        name: median(values) if isinstance(values, list) else {how: median(v) for how, v in values.items()}
+        name: median(values, 1) if isinstance(values, list) else {how: median(v, 1) for how, v in values.items()}
         for name, values in figures.items()
     }
 
 
-def measure_batches(server: LiveServer, repeats: int) -> dict[str, float]:
+def measure_batches(server: LiveServer, repeats: int) -> dict[str, float | None]:
     speeds: dict[str, list[float]] = {name: [] for name in BATCHES}
     for repeat in range(repeats):
         for name, fields in BATCHES.items():
             speeds[name].append(tokens_per_second(server, fields))
         print(f"batches: {repeat + 1} of {repeats}", file=sys.stderr, flush=True)
-    return {name: median(values) for name, values in speeds.items()}
-
-
-def median(values: list[float]) -> float:
-    return round(statistics.median(values), 1)
+    return {name: median(values, 1) for name, values in speeds.items()}
 
 
 @contextmanager
@@ -140,10 +135,14 @@ def make_serve() -> Iterator[LiveServer]:
 def measure(server: LiveServer, repeats: int) -> dict[str, Any]:
     for fields in BATCHES.values():  # nobody's first request is measured
         tokens_per_second(server, fields)
+    first, speeds = measure_first_token(server, repeats), measure_batches(server, repeats)
+    rows = [[kind, ms["new"], ms["repeated"]] for kind, ms in first.items() if kind != "plain"]
+    show("milliseconds to the first token", ["kind", "new", "repeated"], [["plain", None, first["plain"]], *rows])
+    show(f"tokens per second of {BATCH} streams", list(speeds), [list(speeds.values())])
     return {
         "seconds_to_ready": round(server.seconds_to_ready, 1) or None,
-        "first_token_ms": measure_first_token(server, repeats),
-        f"tokens_per_second_batch_{BATCH}": measure_batches(server, repeats),
+        "first_token_ms": first,
+        f"tokens_per_second_batch_{BATCH}": speeds,
     }
 
 
@@ -157,7 +156,7 @@ def main() -> None:
     else:
         with make_serve() as server:
             figures = measure(server, arguments.repeats)
-    print(json.dumps(figures))
+    finish(figures)
 
 
 if __name__ == "__main__":

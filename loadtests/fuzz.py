@@ -4,7 +4,8 @@
 
 What is random are the constraints, in every field that takes one, and some of the other fields: random JSON, schemas, patterns and
 grammars that are nearly right, Unicode with lone surrogates and NUL, huge and deeply nested values, bytes that are no JSON. Call number
-N of a seed is always the same request, and what went wrong is printed with it. The last line is {"calls", "status_5xx", "hangs"}.
+N of a seed is always the same request, and what went wrong is printed with it. Status 0 is no answer. The last
+line has "calls", "status_5xx", "hangs".
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import httpx
 
+from loadtests.report import finish, show
 from tests.live_server import LiveServer
 
 PATIENCE_S = 90.0  # a compilation is killed after 30 seconds, and may wait as long for its turn
@@ -365,9 +367,9 @@ def main() -> None:
     server = LiveServer.at(args.url)
     seen = asyncio.run(fuzz(server, args.calls, args.seed, args.parallel))
     alive = server.is_healthy()
-    print(f"by status: {dict(sorted(seen.items()))}; the server is {'alive' if alive else 'gone'}")
+    show(f"the server is {'alive' if alive else 'gone'}", ["status", "calls"], sorted(seen.items()))
     failed = sum(count for status, count in seen.items() if status >= 500)
-    print(json.dumps({"calls": sum(seen.values()), "status_5xx": failed, "hangs": seen[0]}))
+    finish({"calls": sum(seen.values()), "status_5xx": failed, "hangs": seen[0]})
     raise SystemExit(0 if alive and not failed and not seen[0] else 1)
 
 

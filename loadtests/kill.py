@@ -1,4 +1,4 @@
-"""In: a model; out: what requests came to while processes were killed, files damaged and the disk filled, as JSON.
+"""In: a model; out: what requests came to while processes were killed, files damaged and the disk filled.
 
     python -m loadtests.kill
 
@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import re
 import signal
@@ -30,6 +29,7 @@ from typing import Any
 import httpx
 import psutil
 
+from loadtests.report import finish, show
 from loadtests.requests import stream
 from scripts.prepare_model import default_target
 from tests.live_server import ROOT, LiveServer
@@ -207,7 +207,10 @@ def main() -> None:
                 ending = end_of_engine(server)
         found["two servers"] = asyncio.run(two_servers(folder / "two"))
     totals = {key: sum(part[key] for part in found.values()) for key in ("requests", "failed", "wrong")}
-    print(json.dumps({**totals, "by_misfortune": found, "full_disk_tried": mounted, "engine_killed": ending}))
+    rows = [[misfortune, *part.values()] for misfortune, part in found.items()]
+    show("requests while it happened", ["misfortune", *totals], [*rows, ["all", *totals.values()]])
+    print(f"the engine killed: {ending}")
+    finish({**totals, "by_misfortune": found, "full_disk_tried": mounted, "engine_killed": ending})
 
 
 if __name__ == "__main__":

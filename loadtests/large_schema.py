@@ -1,4 +1,4 @@
-"""In: a model; out: what one request with a very large schema does to the streams of its batch, as JSON.
+"""In: an OpenAI endpoint; out: what one request with a very large schema does to the streams of its batch.
 
     python -m loadtests.large_schema [--url http://127.0.0.1:8000] [--properties 16000] [--streams 8]
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from loadtests.report import finish, show
 from loadtests.requests import Streamed, stream
 from scripts.prepare_model import default_target
 from tests.live_server import LiveServer
@@ -74,10 +74,13 @@ async def measure(server: LiveServer, properties: int, count: int) -> dict[str, 
         loud = await beside
     print(f"large_schema: {large.text[:300]!r} {large.error}", file=sys.stderr, flush=True)
     failed = sum(answer.error is not None or not answer.finished for answer in [*loud, large])
+    beside_it = {"quiet": gaps(quiet), "beside": gaps(loud)}
+    rows = [[name, *values.values()] for name, values in [*beside_it.items(), ("the large one", gaps([large]))]]
+    show("milliseconds between two tokens", ["streams", "p50", "p99", "most"], rows)
     return {
-        "longest_gap_ratio": round(gaps(loud)["most"] / gaps(quiet)["most"], 2),
+        "longest_gap_ratio": round(beside_it["beside"]["most"] / beside_it["quiet"]["most"], 2),
         "failed": failed,
-        "gaps_ms": {"quiet": gaps(quiet), "beside": gaps(loud)},
+        "gaps_ms": beside_it,
         "large_ttft_ms": large.first_ms and round(large.first_ms, 1),
         "large_gaps_ms": gaps([large]),
         "large_tokens": 1 + len(large.gaps_ms),
@@ -91,14 +94,14 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=8)
     arguments = parser.parse_args()
     if arguments.url:
-        print(json.dumps(asyncio.run(measure(LiveServer.at(arguments.url), arguments.properties, arguments.streams))))
+        finish(asyncio.run(measure(LiveServer.at(arguments.url), arguments.properties, arguments.streams)))
         return
     with tempfile.TemporaryDirectory() as name:
         environment = {"GUIDED_CACHE_DIR": name}
         with LiveServer.started(default_target(), Path(name) / "server.log", environment=environment) as server:
             found = asyncio.run(measure(server, arguments.properties, arguments.streams))
             print(Path(name, "server.log").read_text()[-1500:], file=sys.stderr)
-    print(json.dumps(found))
+    finish(found)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m loadtests.openapi --calls 10000 --url http://127.0.0.1:8000 [--seed 0]
 
 schemathesis makes the calls, valid and invalid ones; `python -m scripts.fetch_clients` fetches it. Routes that would end the test are left
-out: those that scale or stop the engine, and the cache's flush. The last line is {"calls", "status_5xx"}.
+out: those that scale or stop the engine, and the cache's flush. The last line has "calls" and "status_5xx".
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import httpx
 
+from loadtests.report import finish, show
 from scripts.fetch_clients import target
 from tests.live_server import LiveServer
 
@@ -80,8 +81,8 @@ def main() -> None:
         run(args.url.rstrip("/"), args.calls, args.seed, report)
         found = statuses(report)
     failed = sum(count for status, count in found.items() if status >= 500)
-    print(f"by status: {dict(sorted(found.items()))}")
-    print(json.dumps({"calls": sum(found.values()), "status_5xx": failed}))
+    show("calls by status; 0: no answer", ["status", "calls"], sorted(found.items()))
+    finish({"calls": sum(found.values()), "status_5xx": failed})
     raise SystemExit(1 if failed or not found else 0)
 
 

@@ -1,4 +1,4 @@
-"""In: a number of requests, each with an enum of its own; out: whether memory and disk stayed under their caps, as JSON.
+"""In: a number of requests, each with an enum of its own; out: whether memory and disk stayed under their caps.
 
     python -m loadtests.random_enums [--requests 10000] [--engine | --url http://127.0.0.1:8000]
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from guided.cache import Disk
 from guided.compiler import writable_network
 from guided.constraint import Constraint
 from guided.workers import Pool, PoolOptions
+from loadtests.report import finish, show
 from loadtests.requests import metric, resident_bytes, stream
 from scripts.prepare_model import default_target
 from server.compile_service import CompileService
@@ -151,7 +151,7 @@ def main() -> None:
         begin = time.perf_counter()
         failed = asyncio.run(ask(LiveServer.at(arguments.url), arguments.requests, None))
         seconds = round(time.perf_counter() - begin, 1)
-        print(json.dumps({"requests": arguments.requests, "failed": failed, "seconds": seconds}))
+        tell({"requests": arguments.requests, "failed": failed, "seconds": seconds})
         return
     way = through_a_server if arguments.engine else through_the_service
     with tempfile.TemporaryDirectory() as name:
@@ -160,7 +160,12 @@ def main() -> None:
     caps = {"disk_cap": DISK_BYTES, "memory_tier_cap": MEMORY_BYTES}
     under = found["disk_bytes_most"] <= DISK_BYTES and found["memory_tier_bytes"] <= MEMORY_BYTES
     seconds = round(time.perf_counter() - begin, 1)
-    print(json.dumps({"requests": arguments.requests, "under_caps": under, **found, **caps, "seconds": seconds}))
+    tell({"requests": arguments.requests, "under_caps": under, **found, **caps, "seconds": seconds})
+
+
+def tell(figures: dict[str, Any]) -> None:
+    show("enums of their own", ["", "figure"], list(figures.items()))
+    finish(figures)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import statistics
 from collections.abc import Sequence
@@ -56,8 +57,8 @@ def machine() -> dict[str, Any]:
         except PackageNotFoundError:
             continue
     return {
-        "processor": models[0].partition(": ")[2],
-        "cores": len(models),
+        "processor": models[0].partition(": ")[2] if models else platform.machine(),  # ARM names no model
+        "cores": os.cpu_count(),
         "python": platform.python_version(),
         **versions,
     }

@@ -12,12 +12,13 @@ import pytest
 from guided.compiler import build_network
 from guided.constraint import Constraint
 from guided.limits import Budget, Limits
-from loadtests import sample_schemas
+from loadtests import compile_storm, sample_schemas
 from loadtests.by_kind import KINDS, Seen, report
 from loadtests.compliance import TASKS, is_valid
 from loadtests.report import finish, median, percentiles, show
 from loadtests.requests import Streamed
 from loadtests.soak import slope_mib_per_hour
+from tests.live_server import LiveServer
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -123,3 +124,38 @@ def test_no_file_is_read_before_a_test_starts(name, monkeypatch):
     """So that --help and a clone without data work."""
     monkeypatch.setattr(sample_schemas, "schemas", lambda path=None: pytest.fail("read at import"))
     importlib.reload(importlib.import_module(f"loadtests.{name}"))
+
+
+# --- the storm --------------------------------------------------------------------------------------------------------
+
+
+def test_the_storm_of_another_server_has_neither_memory_nor_times_until_calm(capsys):
+    found = compile_storm.Rounds(p99_ms={"quiet": [50.0, 60.0], "plain": [50.0, 60.0], "storm": [55.0, 66.0]})
+    found.remember(LiveServer("http://127.0.0.1:1", "m"))
+    found.calm_s = [None, 3.04]
+    found.total.statuses["hostile"].update({400: 8, 429: 1, 500: 1})
+    found.total.statuses["real"].update({200: 80, 0: 10})
+    found.total.seconds = {"real": [0.5], "hostile": [1.0]}
+    figures = compile_storm.report(found)
+    assert figures["p99_itl_ratio"] == 1.1
+    assert (figures["hostile_refused"], figures["hostile_sent"], figures["failed_streams"]) == (9, 10, 0)
+    assert figures["seconds_until_calm"] == [None, 3.0]
+    assert figures["own_mib"] == {}
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["real", "90", "80", "0", "10", "0.5", "0.5"] in rows
+    assert ["hostile", "10", "0", "9", "1", "1.0", "1.0"] in rows
+    assert ["storm", "55.0", "66.0"] in rows
+
+
+def test_streams_that_write_nothing_are_no_quiet_round():
+    with pytest.raises(SystemExit, match="503"):
+        compile_storm.p99([Streamed(status=503, error="gone")])
+    assert compile_storm.p99([Streamed(gaps_ms=[5.0, 7.0]), Streamed()]) == pytest.approx(7.0, abs=0.1)
+
+
+def test_the_bodies_of_a_storm_are_json_with_schemas_of_their_own():
+    real = [{"title": f"{number}"} for number in range(compile_storm.STORM)]
+    bodies = [compile_storm.bodies("m", real, number) for number in (0, 1, None)]
+    assert len(set(bodies[0] + bodies[1])) == 2 * compile_storm.STORM
+    assert json.loads(bodies[0][1])["structured_outputs"]["json"] == {"title": "1", "$id": "/0"}
+    assert all("structured_outputs" not in json.loads(body) for body in bodies[2])
