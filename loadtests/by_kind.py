@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +30,10 @@ from tests.live_server import LiveServer
 PUBLISHED_PERCENT = {"regex": 1.5, "choice": 3.2, "json": 6.8, "grammar": 23.5}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
-    **{kind: {"structured_outputs": constraint} for kind, constraint in CONSTRAINTS.items()},
+    **{
+        kind: {"structured_outputs": constraint, "guided_options": {"fit_budget": False}}
+        for kind, constraint in CONSTRAINTS.items()
+    },
 }
 
 
@@ -60,32 +64,33 @@ class Seen:
         self.good += answer.finished and answer.first_ms <= ttft_ms and slow <= itl_ms
 
 
-async def batch(server: LiveServer, fields: dict[str, Any], streams: int, tokens: int) -> tuple[list[Streamed], float]:
-    """`streams` answers at the same time, and the seconds that all of them took."""
-    options = {"max_tokens": tokens, "min_tokens": tokens, "temperature": 1.0, "guided_options": {"fit_budget": False}}
-    if not fields:
-        del options["guided_options"]
+async def batch(server: LiveServer, kinds: Sequence[str], tokens: int) -> tuple[list[Streamed], float]:
+    """An answer of each kind at the same time, and the seconds that all of them took."""
+    options = {"max_tokens": tokens, "min_tokens": tokens, "temperature": 1.0}
     async with httpx.AsyncClient(timeout=600, limits=httpx.Limits(max_connections=None)) as client:
         begin = time.perf_counter()
-        answers = await asyncio.gather(
-            *(stream(client, server, **options, **fields, seed=seed) for seed in range(streams))
-        )
+        asked = (stream(client, server, **options, **KINDS[kind], seed=seed) for seed, kind in enumerate(kinds))
+        answers = await asyncio.gather(*asked)
         return answers, time.perf_counter() - begin
+
+
+def speed(answers: Sequence[Streamed], seconds: float) -> float:
+    """Tokens per second of a batch."""
+    return sum(len(answer.gaps_ms) + 1 for answer in answers if answer.first_ms is not None) / seconds
 
 
 async def measure(server: LiveServer, args: argparse.Namespace) -> dict[str, Seen]:
     seen = {kind: Seen() for kind in KINDS}
-    for fields in KINDS.values():  # nobody's first request is measured
-        await batch(server, fields, 2, 4)
+    for kind in KINDS:  # nobody's first request is measured
+        await batch(server, [kind] * 2, 4)
     for number in range(args.rounds):
-        for kind, fields in KINDS.items():
-            answers, seconds = await batch(server, fields, args.streams, args.tokens)
+        for kind in KINDS:
+            answers, seconds = await batch(server, [kind] * args.streams, args.tokens)
             for answer in answers:
                 if answer.status != 200 or answer.error:
                     raise SystemExit(f"{kind}: {answer.status} {answer.error}")
                 seen[kind].add(kind, answer, args.ttft_ms, args.itl_ms)
-            written = sum(len(answer.gaps_ms) + 1 for answer in answers if answer.first_ms is not None)
-            seen[kind].speeds.append(written / seconds)
+            seen[kind].speeds.append(speed(answers, seconds))
         print(f"round {number + 1} of {args.rounds}", file=sys.stderr, flush=True)
     return seen
 
@@ -94,14 +99,14 @@ def report(seen: dict[str, Seen]) -> dict[str, Any]:
     plain = median(seen["plain"].speeds) or 1.0
     figures = {}
     for kind, kept in seen.items():
-        speed = median(kept.speeds) or 0.0
+        tokens_per_second = median(kept.speeds) or 0.0
         figures[kind] = {
             "ttft_ms": percentiles(kept.first),
             "itl_ms": percentiles(kept.gaps),
             "tpot_ms": percentiles(kept.per_token),
             "e2el_ms": percentiles(kept.whole),
-            "tokens_per_second": speed,
-            "overhead_percent": round(100 * (1 - speed / plain), 1),
+            "tokens_per_second": tokens_per_second,
+            "overhead_percent": round(100 * (1 - tokens_per_second / plain), 1),
             "goodput": round(kept.good / kept.sent, 3),
             "wrong": kept.wrong,
         }

@@ -12,7 +12,7 @@ import pytest
 from guided.compiler import build_network
 from guided.constraint import Constraint
 from guided.limits import Budget, Limits
-from loadtests import compile_storm, sample_schemas
+from loadtests import compile_storm, mixed, sample_schemas
 from loadtests.by_kind import KINDS, Seen, report
 from loadtests.compliance import TASKS, is_valid
 from loadtests.report import finish, median, percentiles, show
@@ -159,3 +159,29 @@ def test_the_bodies_of_a_storm_are_json_with_schemas_of_their_own():
     assert len(set(bodies[0] + bodies[1])) == 2 * compile_storm.STORM
     assert json.loads(bodies[0][1])["structured_outputs"]["json"] == {"title": "1", "$id": "/0"}
     assert all("structured_outputs" not in json.loads(body) for body in bodies[2])
+
+
+# --- plain and guided streams in one batch ----------------------------------------------------------------------------
+
+
+def test_guided_streams_stand_between_plain_ones():
+    assert mixed.kinds(4, 0) == ["plain"] * 4
+    assert mixed.kinds(4, 0.5) == ["plain", "choice", "plain", "regex"]
+    assert mixed.kinds(6, 1) == ["choice", "regex", "json", "grammar", "choice", "regex"]
+    for share in (0.1, 0.3, 0.7):
+        assert sum(kind != "plain" for kind in mixed.kinds(10, share)) == round(10 * share)
+
+
+def test_what_guided_streams_do_to_plain_ones(capsys):
+    alone, half = mixed.Mixture(speeds=[100.0]), mixed.Mixture(speeds=[90.0], failed=1)
+    fine = {"status": 200, "first_ms": 10.0, "finished": True}
+    alone.seen["plain"].add("plain", Streamed(gaps_ms=[50.0] * 9, text=" The", **fine), 20, 100)
+    half.seen["plain"].add("plain", Streamed(gaps_ms=[60.0] * 9, text=" The", **fine), 20, 100)
+    half.seen["guided"].add("grammar", Streamed(gaps_ms=[70.0] * 9, text="The", **fine), 20, 100)
+    figures = mixed.report({0.0: alone, 0.5: half})
+    assert figures["plain_itl_ratio"] == 1.2
+    assert (figures["failed"], figures["wrong"]) == (1, 1)
+    assert figures["shares"]["0.5"]["guided"]["itl_ms"]["p99"] == 70.0
+    assert "guided" not in figures["shares"]["0"]
+    assert "50% guided: plain" in capsys.readouterr().out
+    assert mixed.report({0.5: half})["plain_itl_ratio"] is None
