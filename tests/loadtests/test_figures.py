@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -12,8 +15,8 @@ import pytest
 from guided.compiler import build_network
 from guided.constraint import Constraint
 from guided.limits import Budget, Limits
-from loadtests import compile_storm, mixed, sample_schemas
-from loadtests.by_kind import KINDS, Seen, report
+from loadtests import compile_storm, mixed, plot, sample_schemas
+from loadtests.by_kind import KINDS, PUBLISHED_PERCENT, Seen, report
 from loadtests.compliance import TASKS, is_valid
 from loadtests.report import finish, median, percentiles, show
 from loadtests.requests import Streamed
@@ -185,3 +188,37 @@ def test_what_guided_streams_do_to_plain_ones(capsys):
     assert "guided" not in figures["shares"]["0"]
     assert "50% guided: plain" in capsys.readouterr().out
     assert mixed.report({0.5: half})["plain_itl_ratio"] is None
+
+
+# --- charts -----------------------------------------------------------------------------------------------------------
+
+
+def chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figures: dict[str, Any]) -> list[str]:
+    """Texts of the chart that `loadtests.plot` writes."""
+    source, target = tmp_path / "figures.json", tmp_path / "chart.svg"
+    source.write_text(f"a table\n{json.dumps(figures)}\n")
+    monkeypatch.setattr("sys.argv", ["plot", str(source), str(target)])
+    plot.main()
+    return [element.text or "" for element in ElementTree.parse(target).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_a_chart_by_kind_has_what_is_published_beside_it(tmp_path, monkeypatch):
+    speeds = {"plain": 100.0, "regex": 99.0, "grammar": 90.0}
+    kinds = {kind: {"tokens_per_second": speed} for kind, speed in speeds.items()}
+    texts = chart(tmp_path, monkeypatch, {"kinds": kinds, "published_overhead_percent": PUBLISHED_PERCENT})
+    values = [text for text in texts if text.endswith("tokens/s")]
+    assert values == [f"{value} tokens/s" for value in ("100", "99", "98.5", "90", "76.5")]
+    assert PUBLISHED_PERCENT.keys() == KINDS.keys() - {"plain"}
+
+
+def test_a_chart_of_a_storm_has_every_round(tmp_path, monkeypatch):
+    texts = chart(
+        tmp_path, monkeypatch, {"p99_itl_ms": {"quiet": [50.0, 60.0], "plain": [51.0, 61.0], "storm": [52.0, 62.0]}}
+    )
+    assert [text for text in texts if text.endswith(" ms")] == [f"{value} ms" for value in (50, 51, 52, 60, 61, 62)]
+    assert {"round 1", "round 2", "quiet", "100 plain requests", "100 new schemas"} <= set(texts)
+
+
+def test_figures_that_have_no_chart_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match="no figures of"):
+        chart(tmp_path, monkeypatch, {"calls": 3})
