@@ -97,7 +97,7 @@ async def measure(server: LiveServer, args: argparse.Namespace) -> dict[str, See
 
 def report(seen: dict[str, Seen]) -> dict[str, Any]:
     plain = median(seen["plain"].speeds) or 1.0
-    figures = {}
+    figures: dict[str, Any] = {}
     for kind, kept in seen.items():
         tokens_per_second = median(kept.speeds) or 0.0
         figures[kind] = {

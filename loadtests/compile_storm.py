@@ -209,7 +209,7 @@ async def under(
 
 def report(found: Rounds) -> dict[str, Any]:
     statuses, p99_ms = found.total.statuses, found.p99_ms
-    figures = {
+    figures: dict[str, Any] = {
         "p99_itl_ratio": _ratio(p99_ms["storm"], p99_ms["quiet"]),
         "failed_streams": found.failed,
         "hostile_refused": _between(statuses["hostile"], 400, 500),
