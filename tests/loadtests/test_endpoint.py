@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from loadtests import openapi
+from loadtests import by_kind, disconnects, mixed, openapi
 from loadtests.requests import calm, metric, samples, stream
 from tests.live_server import LiveServer
 
@@ -115,3 +115,31 @@ def test_samples_of_one_metric():
     assert samples(METRICS, 'guided_cache_bytes{tier="memory"}') == [5.0]
     with pytest.raises(LookupError):
         samples(METRICS, "guided_cache")
+
+
+@pytest.mark.parametrize("test", [by_kind, mixed])
+def test_a_server_that_drops_constraints_does_not_pass(url, test, monkeypatch, capsys):
+    """This one answers "m" whatever the constraint, as `vllm serve` would to fields that it does not know."""
+    monkeypatch.setenv("API_KEY", KEY)
+    monkeypatch.setattr("sys.argv", ["", "--url", url, "--rounds", "1", "--streams", "4"])
+    with pytest.raises(SystemExit) as end:
+        test.main()
+    assert end.value.code == 1
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    if test is mixed:
+        assert (last["wrong"], last["failed"]) == (3, 0)  # choice in both batches that have guided streams, json in one
+    else:
+        assert {kind: f["wrong"] for kind, f in last["kinds"].items()} == {
+            "plain": 0,
+            "choice": 4,
+            "regex": 0,
+            "json": 4,
+            "grammar": 0,
+        }
+
+
+def test_disconnects_need_metrics_that_show_something(url, monkeypatch):
+    monkeypatch.setenv("API_KEY", KEY)
+    monkeypatch.setattr("sys.argv", ["", "--url", url])
+    with pytest.raises(LookupError, match=r"404.*--metrics-url"):
+        disconnects.main()
