@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from scripts.chart_docs import ELSEWHERE
+from server.bedrock.app import create_app
 from server.bedrock.engine import Answer, Spent
 from server.bedrock.settings import BedrockSettings
 from server.bedrock.start import KEEP_ALIVE_SECONDS
@@ -165,6 +166,26 @@ def test_a_task_takes_the_requests_that_it_is_sent_before_there_is_another(mediu
     assert per_minute / 60 * seconds <= BedrockSettings(models={"haiku": "x"}).connections
 
 
+def test_every_alarm_has_its_page_in_the_runbook_and_looks_beyond_the_log(small, medium):
+    headings = re.findall(r"^### ([a-z-]+)$", (ROOT / "deploy" / "README.md").read_text(encoding="utf-8"), re.M)
+    small_alarms, medium_alarms = (set(m.tests()["defaults"].outputs["alarms"]) for m in (small, medium))
+    assert {"server-errors", "slow", "token-spike", "constraints-not-met"} <= small_alarms & medium_alarms
+    assert {"function-errors", "function-throttles"} <= small_alarms
+    assert {"balancer-errors", "target-errors", "unhealthy-tasks"} <= medium_alarms
+    assert sorted(small_alarms | medium_alarms) == sorted(headings)
+
+
+def test_what_bedrock_has_not_got_is_what_the_readme_says():
+    """Its routes, and what the other gateway answers there."""
+    readme = (ROOT / "deploy" / "README.md").read_text(encoding="utf-8")
+    named = re.search(r"^Routes\. Only (.*?); (.*?) and the rest are 404", readme, re.M | re.S)
+    assert named
+    app = create_app(BedrockSettings(models={"haiku": "x"}), None, None, None)
+    there = {route.path.replace("{name:path}", "{name}") for route in app.routes}
+    assert set(re.findall(r"`(/[^`]+)`", named[1])) == there
+    assert not set(re.findall(r"`(/[^`]+)`", named[2])) & there
+
+
 def test_metric_filters_and_queries_read_fields_that_the_gateway_logs(caplog):
     text = (ROOT / "deploy" / "terraform" / "modules" / "watch" / "main.tf").read_text(encoding="utf-8")
     asked = set(re.findall(r"\$\.(\w+)", text))
@@ -234,10 +255,11 @@ def test_names_that_terraform_the_chart_and_the_readme_share(large, chart_in):
     assert pod["serviceAccountName"] == default["name"]
     assert default["kubernetes_version"] in KUBERNETES
     readme = (ROOT / "deploy" / "README.md").read_text(encoding="utf-8")
+    assert readme.index("kubectl create namespace ai") < readme.index("kubectl create secret generic guided-server")
     create = re.search(r"kubectl create secret generic (\S+) -n (\S+) (.*?)\nrm ", readme, re.S)
     assert create.group(1, 2) == ("guided-server", default["namespace"])
     assert set(re.findall(r"--from-literal=([a-z-]+)=", create[3])) == used
-    install = re.search(r"helm upgrade --install (\S+) \S+ -n (\S+)", readme)
+    install = re.search(r"helm upgrade --install (\S+) \.\./\.\./\.\./helm -n (\S+)", readme)
     assert install.group(1, 2) == (default["name"], default["namespace"])
 
 

@@ -33,6 +33,25 @@ module "watch" {
   monthly_budget_usd = var.monthly_budget_usd
   tokens_per_hour    = var.tokens_per_hour
   p99_seconds        = 20
+
+  platform_alarms = {
+    balancer-errors = {
+      namespace = "AWS/ApplicationELB", metric = "HTTPCode_ELB_5XX_Count", dimensions = { LoadBalancer = aws_lb.this.arn_suffix }
+      statistic = "Sum", threshold = 5, period = 300, periods = 1
+      says      = "The balancer itself answered with 5xx: no task took the request, or none answered in time."
+    }
+    target-errors = {
+      namespace = "AWS/ApplicationELB", metric = "HTTPCode_Target_5XX_Count", dimensions = { LoadBalancer = aws_lb.this.arn_suffix }
+      statistic = "Sum", threshold = 5, period = 300, periods = 1
+      says      = "Tasks answered with 5xx, as the balancer counts them."
+    }
+    unhealthy-tasks = {
+      namespace  = "AWS/ApplicationELB", metric = "UnHealthyHostCount"
+      dimensions = { LoadBalancer = aws_lb.this.arn_suffix, TargetGroup = aws_lb_target_group.this.arn_suffix }
+      statistic  = "Maximum", threshold = 0, period = 60, periods = 10
+      says       = "A task has not answered its health check for ten minutes."
+    }
+  }
 }
 
 output "base_url" {
@@ -48,4 +67,9 @@ output "keys_secret_arn" {
 output "environment" {
   description = "What the gateway is told"
   value       = module.gateway.environment
+}
+
+output "alarms" {
+  description = "Names of the alarms, which are headings of deploy/README.md"
+  value       = module.watch.alarms
 }

@@ -25,6 +25,19 @@ module "watch" {
   monthly_budget_usd = var.monthly_budget_usd
   tokens_per_hour    = var.tokens_per_hour
   p99_seconds        = 30
+
+  platform_alarms = {
+    function-errors = {
+      namespace = "AWS/Lambda", metric = "Errors", dimensions = { FunctionName = aws_lambda_function.this.function_name }
+      statistic = "Sum", threshold = 2, period = 300, periods = 1
+      says      = "The function failed or ran into its time limit: no line in the log tells of such requests."
+    }
+    function-throttles = {
+      namespace = "AWS/Lambda", metric = "Throttles", dimensions = { FunctionName = aws_lambda_function.this.function_name }
+      statistic = "Sum", threshold = 5, period = 300, periods = 1
+      says      = "Requests were turned away because all copies of the function were busy."
+    }
+  }
 }
 
 resource "aws_dynamodb_table" "answers" {
@@ -170,4 +183,9 @@ output "keys_secret_arn" {
 output "environment" {
   description = "What the gateway is told"
   value       = module.gateway.environment
+}
+
+output "alarms" {
+  description = "Names of the alarms, which are headings of deploy/README.md"
+  value       = module.watch.alarms
 }

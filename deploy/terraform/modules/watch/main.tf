@@ -53,6 +53,20 @@ variable "p99_seconds" {
   type        = number
 }
 
+variable "platform_alarms" {
+  description = "What AWS itself counts, whether or not a request reached the gateway and its log"
+  type = map(object({
+    namespace  = string
+    metric     = string
+    dimensions = map(string)
+    statistic  = string
+    threshold  = number
+    period     = number
+    periods    = number
+    says       = string
+  }))
+}
+
 locals {
   namespace = "Guided/${var.name}"
 
@@ -66,7 +80,7 @@ locals {
     Retries      = { pattern = "{ $.attempts > 1 }", value = "1" }
   }
 
-  alarms = {
+  log_alarms = {
     server-errors = {
       metric = "ServerErrors", statistic = "Sum", threshold = 5, period = 300, periods = 1
       says   = "More than five requests in five minutes ended in a server error."
@@ -84,6 +98,11 @@ locals {
       says   = "Models break their constraints often, and every try is paid for."
     }
   }
+
+  alarms = merge(
+    { for name, alarm in local.log_alarms : name => merge(alarm, { namespace = local.namespace, dimensions = null }) },
+    var.platform_alarms,
+  )
 
   queries = {
     tokens-by-model-and-hour  = "filter status = 200 | stats sum(input_tokens) as input, sum(output_tokens) as output, count() as requests by model, bin(1h) | sort output desc"
@@ -125,8 +144,9 @@ resource "aws_cloudwatch_metric_alarm" "this" {
   for_each = local.alarms
 
   alarm_name          = "${var.name}-${each.key}"
-  alarm_description   = each.value.says
-  namespace           = local.namespace
+  alarm_description   = "${each.value.says} deploy/README.md, ${each.key}"
+  namespace           = each.value.namespace
+  dimensions          = each.value.dimensions
   metric_name         = each.value.metric
   statistic           = startswith(each.value.statistic, "p") ? null : each.value.statistic
   extended_statistic  = startswith(each.value.statistic, "p") ? each.value.statistic : null
@@ -285,6 +305,11 @@ resource "aws_scheduler_schedule" "report" {
     arn      = aws_lambda_function.report.arn
     role_arn = aws_iam_role.schedule.arn
   }
+}
+
+output "alarms" {
+  description = "Names of the alarms, which are headings of the runbook"
+  value       = keys(local.alarms)
 }
 
 output "topic_arn" {
