@@ -78,6 +78,11 @@ name: {{ include "guided.fullname" . }}
 {{- max 2 (int (floor (divf $whole 4))) -}}
 {{- end -}}
 
+{{/* "true" where the volume of the weights takes no writes; nothing otherwise. */}}
+{{- define "guided.readOnlyWeights" -}}
+{{- if and (eq .Values.weights.source "pvc") (eq .Values.weights.pvc.accessMode "ReadOnlyMany") -}}true{{- end -}}
+{{- end -}}
+
 {{- define "guided.containerSecurity" -}}
 allowPrivilegeEscalation: false
 capabilities:
@@ -158,9 +163,22 @@ seccompProfile:
 {{- if eq (int $v.admin.port) 8000 -}}
 {{- fail "admin.port: 8000 is the port of the API" -}}
 {{- end -}}
-{{- range $name := list "model" "host" "port" "served-model-name" "revision" "tensor-parallel-size" "pipeline-parallel-size" "data-parallel-size" "shutdown-timeout" "disable-access-log-for-endpoints" "nnodes" "node-rank" "master-addr" "headless" "api-key" -}}
-{{- if hasKey $v.engine.args $name -}}
-{{- fail (printf "engine.args.%s is set by the chart from another value; see README.md" $name) -}}
+{{- $own := list "model" "host" "port" "served-model-name" "revision" "tensor-parallel-size" "pipeline-parallel-size" "data-parallel-size" "shutdown-timeout" "disable-access-log-for-endpoints" "nnodes" "node-rank" "master-addr" "headless" "api-key" -}}
+{{- $tls := list "ssl-keyfile" "ssl-certfile" "ssl-ca-certs" "ssl-cert-reqs" "enable-ssl-refresh" "uds" -}}
+{{- /* vLLM reads a flag with underscores, and from its beginning on, as the whole one. */ -}}
+{{- range $given, $_ := $v.engine.args -}}
+{{- range $name := $own -}}
+{{- if hasPrefix (replace "_" "-" $given) $name -}}
+{{- fail (printf "engine.args.%s is set by the chart from another value; see README.md" $given) -}}
 {{- end -}}
+{{- end -}}
+{{- range $name := $tls -}}
+{{- if hasPrefix (replace "_" "-" $given) $name -}}
+{{- fail (printf "engine.args.%s: probes, router and service speak HTTP to port 8000 of the pod; TLS ends at the Ingress or the load balancer" $given) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and (include "guided.readOnlyWeights" .) (not (and $v.weights.pvc.existingClaim (hasPrefix "/weights/" $v.model.name))) -}}
+{{- fail "weights.pvc.accessMode ReadOnlyMany: nothing can be downloaded to it, so name a claim that has the model (weights.pvc.existingClaim) and its folder there (model.name /weights/...)" -}}
 {{- end -}}
 {{- end -}}

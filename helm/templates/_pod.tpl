@@ -58,7 +58,7 @@
 - name: NUMBA_CACHE_DIR
   value: /cache/numba
 - name: HF_HOME
-  value: /weights/huggingface
+  value: {{ ternary "/cache" "/weights" (eq (include "guided.readOnlyWeights" .root) "true") }}/huggingface
 - name: VLLM_CACHE_ROOT
   value: /cache/vllm
 - name: HOME
@@ -138,6 +138,9 @@
 - name: weights
 {{- if eq $v.weights.source "pvc" }}
   persistentVolumeClaim:
+    {{- if include "guided.readOnlyWeights" . }}
+    readOnly: true
+    {{- end }}
     claimName: {{ $v.weights.pvc.existingClaim | default (printf "%s-weights" (include "guided.fullname" .)) }}
 {{- else if eq $v.weights.source "hostPath" }}
   hostPath:
@@ -155,7 +158,7 @@
 - name: seed-cache
   image: {{ include "guided.image" . }}
   imagePullPolicy: {{ $v.image.pullPolicy }}
-  command: [sh, -c, "mkdir -p /cache/home /weights/huggingface && cp -R /opt/guided/cache/. /cache/"]
+  command: [sh, -c, "mkdir -p /cache/home {{ if not (include "guided.readOnlyWeights" .) }}/weights/huggingface {{ end }}&& cp -R /opt/guided/cache/. /cache/"]
   securityContext:
     {{- include "guided.containerSecurity" . | nindent 4 }}
     readOnlyRootFilesystem: true
@@ -164,7 +167,9 @@
     limits: {memory: 256Mi}
   volumeMounts:
     - {name: cache, mountPath: /cache}
+    {{- if not (include "guided.readOnlyWeights" .) }}
     - {name: weights, mountPath: /weights}
+    {{- end }}
 {{- if eq $v.weights.source "s3" }}
 - name: fetch-weights
   image: {{ $v.weights.s3.image }}
@@ -287,7 +292,7 @@ spec:
         readOnlyRootFilesystem: {{ not $v.gpu.enabled }}
       volumeMounts:
         - {name: cache, mountPath: /cache}
-        - {name: weights, mountPath: /weights}
+        - {name: weights, mountPath: /weights{{ if include "guided.readOnlyWeights" $root }}, readOnly: true{{ end }}}
         - {name: shm, mountPath: /dev/shm}
         - {name: tmp, mountPath: /tmp}
         {{- if include "guided.warmConfigMap" $root }}

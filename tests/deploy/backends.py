@@ -17,15 +17,19 @@ Server = TypeVar("Server", bound=socketserver.BaseServer)
 class Backend(ThreadingHTTPServer):
     """Answers every POST with a chat completion whose content is `answer`, every GET with 200.
 
-    With `hangs_up` it reads a POST and closes the connection without a byte, as a process does that dies while it generates.
+    The first `busy` POSTs get a 503 to ask again at once. With `hangs_up` it reads a POST and closes the connection without a byte, as a
+    process does that dies while it generates.
     """
 
     daemon_threads = True
 
-    def __init__(self, answer: str, address: tuple[str, int] = ("127.0.0.1", 0), *, hangs_up: bool = False) -> None:
+    def __init__(
+        self, answer: str, address: tuple[str, int] = ("127.0.0.1", 0), *, hangs_up: bool = False, busy: int = 0
+    ) -> None:
         super().__init__(address, _Handler)
         self.answer = answer
         self.hangs_up = hangs_up
+        self.busy = busy
         self.asked: list[Any] = []
 
     @property
@@ -46,11 +50,16 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.hangs_up:
             self.close_connection = True
             return
+        if self.server.busy >= len(self.server.asked):
+            self._reply({}, 503)
+            return
         self._reply({"choices": [{"message": {"content": self.server.answer}}]})
 
-    def _reply(self, value: Any) -> None:
+    def _reply(self, value: Any, status: int = 200) -> None:
         body = json.dumps(value).encode()
-        self.send_response(200)
+        self.send_response(status)
+        if status == 503:
+            self.send_header("Retry-After", "0")
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -35,8 +35,8 @@ def httpserver_answering() -> Iterator[Callable[[str], tuple[str, list[Any]]]]:
     """A function: the text that the server answers with -> its URL, and the list of what it is asked."""
     with ExitStack() as stack:
 
-        def start(answer: str) -> tuple[str, list[Any]]:
-            backend = stack.enter_context(serving(Backend(answer)))
+        def start(answer: str, busy: int = 0) -> tuple[str, list[Any]]:
+            backend = stack.enter_context(serving(Backend(answer, busy=busy)))
             return backend.url, backend.asked
 
         yield start

@@ -104,9 +104,10 @@ def test_the_script_of_the_test_pod_survives_its_way_through_yaml():
     )
 
 
-@pytest.mark.parametrize("answer", ["NEUTRAL", "Neutral, I think."])
-def test_the_test_pod_fails_when_the_constraint_was_not_applied(answer, httpserver_answering):
-    url, asked = httpserver_answering(answer)
+@pytest.mark.parametrize(("answer", "busy"), [("NEUTRAL", 0), ("Neutral, I think.", 0), ("NEUTRAL", 2)])
+def test_the_test_pod_fails_when_the_constraint_was_not_applied(answer, busy, httpserver_answering):
+    """And asks again where it is told to: at zero pods nobody can answer the first request."""
+    url, asked = httpserver_answering(answer, busy)
     environment = os.environ | {
         "BASE_URL": url,
         "MODEL": "m",
@@ -117,6 +118,7 @@ def test_the_test_pod_fails_when_the_constraint_was_not_applied(answer, httpserv
         [sys.executable, str(CHART / "files" / "guided_request.py")], env=environment, capture_output=True, text=True
     )
     assert (done.returncode == 0) is (answer == "NEUTRAL"), done.stderr
+    assert len(asked) == busy + 1
     assert asked[0]["guided_choice"] == ["POSITIVE", "NEUTRAL", "NEGATIVE"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.deploy.tools import (
+    CHART,
     VALUE_FILES,
     case,
     environment,
@@ -169,6 +170,15 @@ def test_compile_workers_are_of_the_pod_and_not_of_its_node(sets, workers):
         (("multiNode.enabled=true", "parallelism.data=2", "gpu.count=2", "parallelism.tensor=2"), "more replicas"),
         (("multiNode.enabled=true", "parallelism.tensor=2"), "indexCache.redis.existingSecret"),
         (('engine.args={"tensor-parallel-size": 2}',), "tensor-parallel-size is set by the chart"),
+        (('engine.args={"tensor_parallel_size": 2}',), "tensor_parallel_size is set by the chart"),
+        (('engine.args={"tensor-par": 2}',), "tensor-par is set by the chart"),
+        (('engine.args={"ssl-keyfile": "/x"}',), "speak HTTP"),
+        (('engine.args={"ssl_certfile": "/x"}',), "speak HTTP"),
+        (('weights={"source": "pvc", "pvc": {"accessMode": "ReadOnlyMany"}}',), "existingClaim"),
+        (
+            ('weights={"source": "pvc", "pvc": {"accessMode": "ReadOnlyMany", "existingClaim": "w"}}',),
+            "model.name /weights/",
+        ),
         (('weights.source="s3"',), "weights.s3.uri"),
         (('weights.source="gcs"',), "weights/source"),
         (('image.digest="latest"',), "image/digest"),
@@ -192,6 +202,31 @@ def test_where_weights_come_from():
     assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     assert weights_volume(case("weights-nvme"))["hostPath"]["path"].startswith("/mnt/k8s-disks")
     assert not [m for m in case("multi-node") if m["kind"] == "PersistentVolumeClaim"]  # it names one that exists
+
+
+def test_nothing_writes_to_weights_that_are_read_only():
+    manifests = render(
+        CHART / "ci" / "weights-pvc.yaml",
+        "weights.pvc.accessMode=ReadOnlyMany",
+        "weights.pvc.existingClaim=w",
+        "model.name=/weights/qwen",
+    )
+    pod = find(manifests, "Deployment")["spec"]["template"]["spec"]
+    (seed,) = pod["initContainers"]
+    assert "/weights" not in str(seed["command"]) + str(seed["volumeMounts"])
+    assert environment(pod["containers"][0])["HF_HOME"] == "/cache/huggingface"
+    (mount,) = [m for m in pod["containers"][0]["volumeMounts"] if m["name"] == "weights"]
+    assert mount["readOnly"] is True
+    assert weights_volume(manifests)["persistentVolumeClaim"] == {"claimName": "w", "readOnly": True}
+
+
+def test_the_test_pod_has_an_image_and_a_node_of_its_own():
+    manifests = render(
+        None, "test.image=python:3.13-alpine", "test.nodeSelector.kind=small", "test.deadlineSeconds=600"
+    )
+    pod = find(manifests, "Pod")["spec"]
+    assert pod["containers"][0]["image"] == "python:3.13-alpine"
+    assert (pod["nodeSelector"], pod["activeDeadlineSeconds"]) == ({"kind": "small"}, 600)
 
 
 def test_weights_from_s3_are_copied_before_the_start():
