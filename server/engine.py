@@ -38,7 +38,7 @@ from server.handover import HandedOver
 from server.observation import current, watched
 from server.pressure_sample import PressureSample
 from server.report import Report
-from server.request_options import DEFAULTS, RequestOptions, refuse_small_budget
+from server.request_options import DEFAULTS, RequestOptions, refuse_extreme_penalty, refuse_small_budget
 from server.stall import Stall
 from server.thinking.sections import Sections
 
@@ -153,11 +153,13 @@ class GuidedEngine(AsyncLLM):
 
         Raises:
             VLLMValidationError: token ids that the model does not have, a prompt that is too long, parameters out of range.
-            RequestRefused: the budget is less than the shortest answer.
+            RequestRefused: the budget is less than the shortest answer, or a penalty would undo the masks.
         """
         pending = pending_constraint.get()
         if isinstance(pending, Pending):
             refuse_small_budget(pending.fewest_tokens, params.max_tokens, pending.field, pending.budget_field)
+        if pending is not None:
+            refuse_extreme_penalty(params.repetition_penalty, pending.field)
         self.input_processor._validate_params(params, getattr(self, "_supported_tasks", ("generate",)))
         if isinstance(prompt, Mapping) and "type" in prompt:
             self.input_processor._validate_model_inputs(*split_enc_dec_input(prompt))

@@ -27,6 +27,7 @@ class RequestOptions:
 
 DEFAULTS = RequestOptions()
 NAMES = tuple(option.name for option in fields(RequestOptions))
+PENALTIES = (1e-6, 1e6)  # beyond any use, and far from where 32 bits end
 
 
 def read_options(body: Mapping[str, Any]) -> RequestOptions:
@@ -67,3 +68,20 @@ def refuse_small_budget(
         "budget_too_small",
         budget_field,
     )
+
+
+def refuse_extreme_penalty(penalty: float, field: str) -> None:
+    """Refuses a repetition penalty that leaves no numbers of the logits, which vLLM applies after the masks.
+
+    In 32 bits -inf, which is what forbidden tokens have, times 0 is no number, and a logit times 1e38 is -inf.
+
+    Args:
+        field: the request field of the constraint.
+
+    Raises:
+        RequestRefused: with the bounds.
+    """
+    least, most = PENALTIES
+    if not least <= penalty <= most:
+        message = f"repetition_penalty beside {field} must be from {least:g} to {most:g}, not {penalty:g}"
+        raise RequestRefused(message, "not_enforced", "repetition_penalty")

@@ -208,3 +208,19 @@ def test_an_error_within_a_stream():
         "code": "invalid_value",
     }
     assert rest == b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("path", GENERATING)
+@pytest.mark.parametrize("penalty", [1e-300, "1e-300", 1e300])
+@pytest.mark.parametrize("backend", ["guided", "xgrammar"])
+def test_a_penalty_that_would_undo_the_masks_is_refused(gateway, path, penalty, backend):
+    """vLLM applies it after the masks: -inf times 0 is no number, and any token may come then."""
+    from server.request_fields import BUDGETS
+
+    asked = {"messages": [{"role": "user", "content": "hi"}], "prompt": "hi", "input": "hi"}
+    field = ("messages", "prompt", "input")[GENERATING.index(path)]
+    body = {field: asked[field], BUDGETS[path][-1]: 4, "repetition_penalty": penalty}
+    error = error_of(post(gateway, path, {**body, "guided_regex": "[ab]", "guided_decoding_backend": backend}))
+    assert (error["param"], error["code"]) == ("repetition_penalty", "not_enforced")
+    assert post(gateway, path, {**body, "guided_regex": "[ab]", "repetition_penalty": 1.1}).status_code == 200
+    assert post(gateway, path, body).status_code == 200
