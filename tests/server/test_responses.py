@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import jsonschema
 import openai
 import pytest
 from openai import OpenAI
+from openai.types.responses import ResponseOutputMessage
 
 from guided.limits import Limits
 from server.keys import KeyRing, read_text
+from server.responses import in_one_part
 from tests.live_server import LiveServer
 from tests.server import engine_without_model
 from tests.server.gateway import running
@@ -240,3 +243,44 @@ def test_what_runs_in_the_background_is_its_callers_too(hermes, stream):
     while (made := ann.responses.retrieve(identity)).status in ("queued", "in_progress"):
         pass
     assert made.output_text == "done"
+
+
+# --- what vLLM makes of the input -------------------------------------------------------------------------------------
+
+SAID: dict[str, Any] = {"type": "message", "role": "assistant"}
+PARTS = [{"type": "output_text", "text": "Hot", "annotations": []}, {"type": "refusal", "refusal": "No"}]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {**SAID, "content": PARTS},
+        ResponseOutputMessage.model_validate({**SAID, "id": "m", "status": "completed", "content": PARTS}),
+    ],
+    ids=["object", "model"],
+)
+def test_all_parts_of_an_assistants_message_are_read(item):
+    made = in_one_part(item, "input#/0")
+    assert (made["content"] if isinstance(made, dict) else made.content[0].text) == "HotNo"
+
+
+@pytest.mark.parametrize("content", [[], PARTS[1:], PARTS], ids=["none", "refusal", "two"])
+@pytest.mark.parametrize("more", [{}, {"id": "m", "status": "completed"}, {"status": "incomplete"}], ids=str)
+def test_messages_of_the_assistant(gateway, content, more):
+    turns: Any = [{**SAID, "content": content, **more}]
+    assert client(gateway).responses.create(model=gateway.model, input=turns, max_output_tokens=4).output
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        (
+            {"input": [{"type": "item_reference", "id": "i", "role": "assistant", "content": ["x"]}]},
+            "input#/0/content/0",
+        ),
+        ({"input": "x", "previous_input_messages": [{"role": "user", "content": "x"}]}, "previous_input_messages"),
+    ],
+)
+def test_what_would_be_dropped_of_the_input_is_refused(gateway, fields, param):
+    answered = httpx.post(f"{gateway.url}/v1/responses", json={"model": gateway.model, **fields}, timeout=300)
+    assert (answered.status_code, answered.json()["error"]["param"]) == (400, param)
