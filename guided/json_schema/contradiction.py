@@ -21,6 +21,14 @@ def find_contradiction(goal: Goal, normal_form: NormalForm) -> tuple[str, str]:
         if inner is None:
             break
         path, goal = inner
+    else:
+        return (
+            f"no value satisfies the schema: {path} would have to contain another value like it, without end",
+            pointer,
+        )
+    empty = next((place for formula in goal.formulas for place in _empty_enums(formula)), None)
+    if empty is not None:
+        return f"no value satisfies the schema: the enum of {path} lists no value", f"{empty}/enum"
     return f"no value satisfies the schema: the conditions on {path} contradict each other", pointer
 
 
@@ -60,3 +68,11 @@ def _pointers(formula: Formula) -> list[str]:
     if formula.kind in ("schema", "not"):
         return [formula.operands[0].pointer]
     return [pointer for part in formula.operands if isinstance(part, Formula) for pointer in _pointers(part)]
+
+
+def _empty_enums(formula: Formula) -> list[str]:
+    """Pointers of schemas that have to hold and whose `enum` is empty."""
+    if formula.kind == "schema":
+        node = formula.operands[0]
+        return [node.pointer] if isinstance(node.schema, dict) and node.schema.get("enum") == [] else []
+    return [place for part in formula.operands for place in _empty_enums(part)] if formula.kind == "and" else []

@@ -54,6 +54,7 @@ _SCHEMA = (_is_schema, "a schema (an object or a boolean)")
 _SCHEMA_LIST = (_is_schemas, "a list of schemas that is not empty")
 _SCHEMA_MAP = (_is_named_schemas, "an object whose members are schemas")
 _NAMES = (_is_names, "a list of strings")
+_DEFINITIONS = (lambda value: isinstance(value, dict), "an object")
 
 Check = tuple[Callable[[Any], bool], str]
 
@@ -115,6 +116,12 @@ EXPECTED: dict[str, Check] = {
     "$ref": _TEXT,
     "$dynamicRef": _TEXT,
     "$recursiveRef": _TEXT,
+    "$schema": _TEXT,
+    "$id": _TEXT,
+    "$anchor": _TEXT,
+    "$dynamicAnchor": _TEXT,
+    "$defs": _DEFINITIONS,
+    "definitions": _DEFINITIONS,
 }
 
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -211,7 +218,10 @@ def _check_count(node: Node) -> None:
     """Unknown names may repeat, so one of them at most counts towards `minProperties`."""
     schema = node.schema
     listed = {*schema.get("properties", ()), *schema.get("required", ())}
-    if schema.get("minProperties", 0) > max(1, len(listed) + 1):
+    least = schema.get("minProperties", 0)
+    if (
+        max(1, len(listed) + 1) < least <= schema.get("maxProperties", least)
+    ):  # otherwise there is no such object at all
         raise UnsupportedKeyword(
             "minProperties cannot be enforced beyond the properties that the schema lists and one more",
             keyword="minProperties",
@@ -243,4 +253,4 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else text[:40] + "..."
 
 
-assert set(SUBSCHEMAS) - {"$defs", "definitions"} <= set(EXPECTED), "each keyword that holds schemas is checked"
+assert set(SUBSCHEMAS) <= set(EXPECTED), "each keyword that holds schemas is checked"
