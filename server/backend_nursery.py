@@ -52,8 +52,8 @@ class Validation:
         else:
             yield asdict(params.structured_outputs)
 
-    def disk_use(self) -> Message:
-        return {"evictions": 0}  # there is no cache
+    def cache_use(self) -> Message:
+        return {}  # there is no cache
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from guided.cache.store import REMOTE
 from server.compile_service import COMPILED, DISK, MEMORY, CompileService
 
 
@@ -24,12 +25,21 @@ class CompileMetrics(Collector):
         memory, pool, tally = self._service.memory, self._service.pool, self._service.tally
         hits = CounterMetricFamily("guided_cache_hits", "Constraints whose index a tier had", labels=["tier"])
         hits.add_metric([MEMORY], memory.hits)
-        for tier in (DISK, "redis"):
+        for tier in (DISK, REMOTE):
             hits.add_metric([tier], tally.found[tier])
         yield hits
+        misses = CounterMetricFamily(
+            "guided_cache_misses", "Constraints that a tier was asked for in vain", labels=["tier"]
+        )
+        misses.add_metric([REMOTE], pool.remote["misses"])
+        yield misses
+        failures = CounterMetricFamily("guided_cache_failures", "Times that a tier did not answer", labels=["tier"])
+        failures.add_metric([REMOTE], pool.remote["failures"])
+        yield failures
         used = GaugeMetricFamily("guided_cache_bytes", "Indexes that a tier holds", labels=["tier"])
         used.add_metric([MEMORY], memory.used_bytes)
-        used.add_metric([DISK], pool.disk["used_bytes"] or 0)
+        if pool.disk["used_bytes"] is not None:
+            used.add_metric([DISK], pool.disk["used_bytes"])
         yield used
         evictions = CounterMetricFamily("guided_cache_evictions", "Indexes dropped to make room", labels=["tier"])
         evictions.add_metric([MEMORY], memory.evictions)
@@ -39,7 +49,8 @@ class CompileMetrics(Collector):
             "guided_cache_age_seconds", "Since the use of the index not used longest", labels=["tier"]
         )
         age.add_metric([MEMORY], memory.oldest_seconds)
-        age.add_metric([DISK], pool.disk["oldest_seconds"] or 0)
+        if pool.disk["oldest_seconds"] is not None:
+            age.add_metric([DISK], pool.disk["oldest_seconds"])
         yield age
         yield GaugeMetricFamily("guided_cache_entries", "Constraints in memory", value=len(memory))
 

@@ -29,7 +29,7 @@ from guided.vocabulary import Vocabulary
 from guided.workers import Overloaded, Pool, Priority
 from guided.workers.jobs import COMPILED
 from server.flights import Flights
-from server.observation import Obtained, current
+from server.observation import Obtained, current, note_kind
 from server.refusals import Refusals
 from server.usage import Usage
 
@@ -144,6 +144,7 @@ class CompileService:
     async def start(self) -> None:
         """Returns when constraints can be compiled; those used most in the last run are in memory then. Raises OSError."""
         await self.pool.start()
+        await self._measure_disk()
         digests = await asyncio.to_thread(self._usage.of_last_run, _WARMED)
         for digest in digests:
             self._tried.add(digest)  # what did not close in the last run need not be tried at every start
@@ -184,13 +185,13 @@ class CompileService:
         """
         begin, seen = time.time(), current.get()
         held, tier = self.holds(constraint.digest), None
+        note_kind(constraint.kind)
         try:
             compiled = await self._shared(constraint, caller)
             tier = MEMORY if held else compiled.found
             return compiled
         finally:
             if seen is not None:
-                seen.kind = constraint.kind
                 seen.obtained = Obtained(begin, time.time(), tier, constraint.digest)
 
     async def _shared(self, constraint: Constraint, caller: str) -> Compiled:
@@ -385,7 +386,13 @@ class CompileService:
         self.refusals.flush()
         self._tried.clear()
         removed = await self.pool.run(self._job("flush"), Priority.QUICK)
+        await self._measure_disk()
         return {MEMORY: self.memory.flush(), **removed["removed"]}
+
+    async def _measure_disk(self) -> None:
+        """Looks through the folder, of which workers only tell when they have written to it."""
+        await asyncio.to_thread(self.disk.measure)
+        self.pool.disk |= {"used_bytes": self.disk.used_bytes, "oldest_seconds": self.disk.oldest_seconds}
 
     # --- use ----------------------------------------------------------------------------------------------------------
 

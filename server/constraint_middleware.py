@@ -35,7 +35,7 @@ from server.guided_fields import (
 )
 from server.handover import FIELD as BACKEND
 from server.handover import HandedOver, hand_over, named_backend
-from server.observation import current
+from server.observation import UNCONSTRAINED, current, note_kind
 from server.report import Report, refuse_several_answers, reporting
 from server.request_body import is_json, parse_body, refuse_lone_surrogates
 from server.request_fields import BUDGETS, CHAT, MODELS, RESPONSES, refuse_dropped_fields, refuse_what_is_no_array
@@ -204,7 +204,9 @@ class ConstraintMiddleware:
         if self.backends is None:
             message = f"{BACKEND} {backend!r} is turned off on this server; leave it out for this server's own"
             raise RequestRefused(message, "unsupported_parameter", BACKEND)
-        return hand_over(body, wanted, backend, with_tools=tools is not None)
+        handed_over = hand_over(body, wanted, backend, with_tools=tools is not None)
+        note_kind(UNCONSTRAINED)  # as far as this server is concerned
+        return handed_over
 
 
 def _report() -> Report:

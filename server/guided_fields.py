@@ -16,6 +16,7 @@ from guided.errors import ConstraintError, InvalidConstraint, json_type
 from guided.vllm_adapters.params import KEY
 from server import request_options
 from server.errors import RequestRefused, from_constraint_error
+from server.observation import note_kind
 from server.request_options import DEFAULTS, RequestOptions, read_options
 
 Body = Mapping[str, Any]
@@ -89,6 +90,8 @@ def read_constraint(
     found = read_spelling(body, referred)
     if join_tools is not None:
         found = join_tools(found)
+        if found is not None:
+            note_kind(found.constraint.kind)
     if found is None:
         if body.get("guided_options"):
             raise _invalid("guided_options", "needs a constraint beside it")
@@ -106,6 +109,7 @@ def read_spelling(body: Body, referred: Constraint | None = None) -> Wanted | No
     _refuse_unknown_fields(body)
     wanted = [*_guided(body), *_structured_outputs(body), *_response_format(body), *_text_format(body)]
     if referred is not None:
+        note_kind(referred.kind)
         wanted.append(Wanted(REFERENCE, referred))
     if len(wanted) > 1:
         fields = " and ".join(w.field for w in wanted)
@@ -308,7 +312,18 @@ _OUTPUT_OPTIONS: dict[str, Callable[[Any], tuple[str, Any]]] = {  # field of str
 }
 
 
+_KINDS: dict[Callable[..., Constraint], str] = {
+    _json: "json",
+    _json_object: "json",
+    Constraint.regex: "regex",
+    _choice: "choice",
+    Constraint.grammar: "grammar",
+    _structural_tag: "structural_tag",
+}
+
+
 def _build(field: str, build: Callable[..., Constraint], *arguments: Any) -> Wanted:
+    note_kind(_KINDS[build])  # before it may be refused
     try:
         return Wanted(field, build(*arguments))
     except ConstraintError as error:

@@ -59,7 +59,7 @@ class Observation:
 
     Attributes:
         begin: Unix time, seconds; `end` likewise.
-        kind: of its constraint; "none" also where it was refused before its constraint was read.
+        kind: of its constraint, as soon as it is known; of several that contradict each other, the last one.
         status: HTTP status, 0 until the answer begins.
         code: of the refusal.
         broke: an answer that had begun ended in an error.
@@ -94,6 +94,13 @@ class Observation:
 
 
 current: ContextVar[Observation | None] = ContextVar("current_observation", default=None)
+
+
+def note_kind(kind: str) -> None:
+    """The request at hand, if it is observed, has a constraint of this kind."""
+    seen = current.get()
+    if seen is not None:
+        seen.kind = kind
 
 
 async def watched(

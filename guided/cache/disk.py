@@ -133,6 +133,17 @@ class Disk:
         self.used_bytes = None
         return count
 
+    def measure(self) -> list[tuple[float, int, Path]]:
+        """Looks through the folder for `used_bytes` and `oldest_seconds`; the Unix time of its last use, bytes and path of each file."""
+        files = []
+        for path in self.folder.glob("*/*/*"):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                files.append((status.st_mtime, 512 * status.st_blocks, path))
+        self.oldest_seconds = time.time() - min((modified for modified, _, _ in files), default=time.time())
+        self.used_bytes = sum(size for _, size, _ in files)
+        return files
+
     # --- one process at a time ----------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -176,12 +187,7 @@ class Disk:
     def _make_room(self) -> None:
         """Removes the files that were not used for the longest time, those of other vocabularies and releases included."""
         self._written = 0
-        files = []
-        for path in self.folder.glob("*/*/*"):
-            with contextlib.suppress(OSError):
-                status = path.stat()
-                files.append((status.st_mtime, 512 * status.st_blocks, path))
-        self.oldest_seconds = time.time() - min((modified for modified, _, _ in files), default=time.time())
+        files = self.measure()
         used = sum(size for _, size, _ in files)
         if used > _FULL * self.capacity_bytes:
             for _, size, path in sorted(files):

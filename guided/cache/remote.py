@@ -66,7 +66,12 @@ class RemoteOptions:
 
 
 class Remote:
-    """The values of one generation of indexes; see `guided.cache.address`."""
+    """The values of one generation of indexes; see `guided.cache.address`.
+
+    Attributes:
+        misses: values that were asked for and are not there.
+        failures: questions without an answer, and values that are not what they should be. While nobody asks, nothing fails.
+    """
 
     def __init__(self, options: RemoteOptions, generation: str) -> None:
         self._options = options
@@ -74,15 +79,20 @@ class Remote:
         self._client: Redis | None = None
         self._resumes = 0.0  # time.monotonic() before which nobody asks
         self._warned = False
+        self.misses = 0
+        self.failures = 0
 
     def get(self, digest: str) -> bytearray | None:
         """The bytes of a file, or None."""
-        value = self._ask(lambda client: client.get(self._prefix + digest))
-        if not isinstance(value, bytes):
+        value = self._ask(lambda client: client.get(self._prefix + digest) or b"")
+        if value == b"":
+            self.misses += 1
+        if not value:
             return None
         try:
             return self._opened(value)
         except (ValueError, zlib.error) as error:
+            self.failures += 1
             logger.warning("index %s from the remote cache is dropped: %s", digest, error)
             return None
 
@@ -161,6 +171,7 @@ class Remote:
             return question(self._client)
         except (RedisError, OSError, ValueError) as error:  # ValueError: an address that makes no sense
             self._resumes = time.monotonic() + _RETRY_SECONDS
+            self.failures += 1
             if not self._warned:
                 self._warned = True
                 logger.warning(

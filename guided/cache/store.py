@@ -64,6 +64,14 @@ class Store:
             with self._remote.alone(digest, patience_seconds):
                 yield
 
+    def remote_trouble(self) -> dict[str, int]:
+        """Misses and failures of the remote cache since the last call."""
+        if self._remote is None:
+            return {"misses": 0, "failures": 0}
+        counts = {"misses": self._remote.misses, "failures": self._remote.failures}
+        self._remote.misses = self._remote.failures = 0
+        return counts
+
     def flush(self) -> dict[str, int]:
         """Removes the indexes of this generation from every tier; how many each had."""
         removed = {DISK: self.disk.flush()}

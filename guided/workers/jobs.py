@@ -81,11 +81,12 @@ class Jobs:
             message = "the constraint is too complex: it needs more memory than a compilation may take"
             yield {"refused": from_error(LimitExceeded(message, limit="memory_bytes"))}
 
-    def disk_use(self) -> Message:
-        """Of the disk tier; evictions since the last call."""
+    def cache_use(self) -> Message:
+        """Of the tiers below memory; evictions, misses and failures since the last call."""
         disk = self._store.disk
         evictions, disk.evictions = disk.evictions, 0
-        return {"used_bytes": disk.used_bytes, "oldest_seconds": disk.oldest_seconds, "evictions": evictions}
+        use = {"used_bytes": disk.used_bytes, "oldest_seconds": disk.oldest_seconds, "evictions": evictions}
+        return {"disk": use, "remote": self._store.remote_trouble()}
 
     # --- compile ------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -81,6 +82,7 @@ class Pool:
         overloads: jobs that were refused since too many wait.
         busy: workers with a job.
         disk: what a worker last said of the disk tier: "used_bytes", "oldest_seconds" (None: not known), and "evictions" since the start.
+        remote: "misses" and "failures" of the remote cache since the start.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Pool:
         self.deaths = 0
         self.overloads = 0
         self.disk: dict[str, Any] = {"used_bytes": None, "oldest_seconds": None, "evictions": 0}
+        self.remote: Counter[str] = Counter()
         self.busy = 0
         self._idle_for_any = 0  # workers that could take any job
         self._starved_until = 0.0  # time.monotonic()
@@ -262,10 +265,14 @@ class Pool:
             self.deaths += 1
             return False
         worker.grown_bytes = last["grown_bytes"]
-        evictions = last["disk"].pop("evictions")
-        self.disk |= {name: value for name, value in last["disk"].items() if value is not None}
-        self.disk["evictions"] += evictions
+        if last["caches"]:
+            self._note_caches(**last["caches"])
         return last["idle"]
+
+    def _note_caches(self, disk: Message, remote: Message) -> None:
+        evictions = self.disk["evictions"] + disk.pop("evictions")
+        self.disk |= {name: value for name, value in disk.items() if value is not None} | {"evictions": evictions}
+        self.remote.update(remote)
 
     def _make_way(self) -> None:
         """Ends a job that nobody waits for, where otherwise one that somebody waits for would wait for it."""

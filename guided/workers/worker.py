@@ -20,8 +20,8 @@ class Runner(Protocol):
     def run(self, job: Message) -> Iterator[Message]:
         """One outcome, and then what nobody waits for."""
 
-    def disk_use(self) -> Message:
-        """Of the disk tier."""
+    def cache_use(self) -> Message:
+        """What there is to know of the caches; empty where there is none."""
 
 
 class Worker:
@@ -41,7 +41,7 @@ class Worker:
                 send(self._channel, outcome)
             grown = _memory()[1] - self._resident_at_first
             stays = grown < _RECYCLE_BYTES
-            send(self._channel, {"idle": stays, "grown_bytes": grown, "disk": self._jobs.disk_use()})
+            send(self._channel, {"idle": stays, "grown_bytes": grown, "caches": self._jobs.cache_use()})
             if not stays:
                 break
 

@@ -35,6 +35,7 @@ def options(server) -> RemoteOptions:
 def test_what_was_put_comes_back_compressed_and_with_an_end(server, options):
     remote = Remote(options, "g1")
     assert remote.get(DIGEST) is None
+    assert (remote.misses, remote.failures) == (1, 0)
     assert remote.put(DIGEST, DATA)
     assert Remote(options, "g1").get(DIGEST) == DATA
     assert Remote(options, "g2").get(DIGEST) is None, "another generation"
@@ -57,6 +58,7 @@ def test_what_is_not_ours_is_a_miss(server, options, damage, caplog):
         value[:32] = remote._signature(bytes(value[32:]))
     raw.set(name, {"cut": bytes(value[:60]), "empty": b"", "text": b"pickle?"}.get(damage, bytes(value)))
     assert remote.get(DIGEST) is None
+    assert (remote.misses, remote.failures) == ((1, 0) if damage == "empty" else (0, 1))
 
 
 def test_values_are_keyed(options):
@@ -88,6 +90,7 @@ def test_a_server_that_says_nothing_costs_its_timeout_once(server, options, capl
         elapsed = time.monotonic() - begin
     assert elapsed < 50 * 0.05, "it was asked again and again"
     assert caplog.text.count("does not answer") == 1
+    assert remote.failures >= 1 and remote.misses == 0, "an outage is no miss"
 
 
 def test_a_server_that_is_killed_and_comes_back(server, options, monkeypatch):
@@ -142,6 +145,9 @@ def test_a_second_replica_compiles_nothing(options, tmp_path):
     assert second.find(A.digest).tier == DISK
     assert second.flush() == {DISK: 1, REMOTE: 1}
     assert first.find(A.digest).tier == DISK
+    assert second.find(A.digest) is None
+    assert second.remote_trouble() == {"misses": 1, "failures": 0}
+    assert second.remote_trouble() == {"misses": 0, "failures": 0}, "since the last call"
 
 
 def test_a_value_that_is_no_index_is_a_miss(options, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -10,6 +11,7 @@ from guided.constraint import Constraint
 from guided.errors import UnsupportedKeyword
 from server.errors import RequestRefused
 from server.guided_fields import Wanted, read_constraint, refuse_any_constraint, without_constraint
+from server.observation import UNCONSTRAINED, Observation, current
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 JSON = Constraint.json_schema(SCHEMA)
@@ -294,3 +296,37 @@ def test_stop_strings_and_a_marker_become_part_of_the_constraint():
     assert wanted.constraint == Constraint.regex("a+").after("</think>").avoiding(["x", "y"])
     assert read_constraint({"guided_regex": "a+", "stop": "x"}).constraint == Constraint.regex("a+").avoiding(["x"])  # type: ignore[union-attr]
     assert read_constraint({"guided_regex": "a+", "stop": []}).constraint == Constraint.regex("a+")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("body", "field", "constraint"), SPELLINGS)
+def test_the_kind_is_noted(body, field, constraint):
+    assert kind_noted(body) == constraint.kind
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"guided_json": "{"}, "json"),
+        ({"guided_regex": 7}, "regex"),
+        ({"structured_outputs": {"choice": []}}, "choice"),
+        ({"guided_grammar": []}, "grammar"),
+        ({"response_format": {"type": "structural_tag", "format": 1, "x": "y"}, "ignore_eos": True}, "structural_tag"),
+        ({"guided_json": {}, "guided_options": {"property_order": "odd"}}, "json"),
+        ({"guided_regex": "a", "guided_choice": ["a"]}, "choice"),
+        ({"guided_regxe": "a"}, UNCONSTRAINED),
+        ({"messages": []}, UNCONSTRAINED),
+    ],
+)
+def test_the_kind_is_noted_before_the_refusal(body, kind):
+    assert kind_noted(body) == kind
+
+
+def kind_noted(body) -> str:
+    seen = Observation("/v1/chat/completions")
+    token = current.set(seen)
+    try:
+        with contextlib.suppress(RequestRefused):
+            read_constraint(body)
+    finally:
+        current.reset(token)
+    return seen.kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from xml.etree import ElementTree
 
 import pytest
@@ -10,6 +11,7 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry, generate_latest
 
 from guided.cache import Disk
+from guided.compiler import compile as compile_index
 from guided.compiler import writable_network
 from guided.constraint import Constraint
 from guided.limits import Limits
@@ -123,5 +125,26 @@ def test_flush_and_metrics(client):
     removed = client.post(FLUSH).json()["removed"]
     assert removed["memory"] >= 1 and removed["disk"] >= 1
     assert metric("guided_cache_entries") == 0
+    assert metric('guided_cache_bytes{tier="disk"}') == 0
     client.post(COMPILE, json={"guided_choice": ["metric"]})
     assert metric("guided_compilations_total") == before + 1
+
+
+def test_a_warm_restart_knows_what_is_on_disk(tmp_path):
+    constraint = Constraint.choice(["restart"])
+    disk = Disk(tmp_path, VOCABULARY)
+    disk.save(compile_index(constraint, VOCABULARY), constraint)
+    registry = CollectorRegistry()
+    service = CompileService(
+        VOCABULARY, Pool(VOCABULARY, PoolOptions(tmp_path, nice=0)), Disk(tmp_path, VOCABULARY), memory_bytes=1 << 20
+    )
+    registry.register(CompileMetrics(service))
+    assert 'guided_cache_bytes{tier="disk"}' not in generate_latest(registry).decode(), "0 would be a lie"
+
+    async def start() -> None:
+        await service.start()
+        await service.close()
+
+    asyncio.run(start())
+    assert registry.get_sample_value("guided_cache_bytes", {"tier": "disk"}) >= 4096
+    assert registry.get_sample_value("guided_cache_age_seconds", {"tier": "disk"}) >= 0
