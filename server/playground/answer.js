@@ -5,6 +5,7 @@ const LEVELS = [0.9, 0.5, 0.1, 0.01]; // of probability mass; below each, one mo
 /** The tokens of one answer. A token whose text is not known yet (part of a character) is shown with the next one. */
 export class Answer {
   #list;
+  #thoughts;
   #note;
   #idle;
   #spans = []; // of tokens that have a text: {element, first, last}, numbers of its tokens
@@ -13,9 +14,10 @@ export class Answer {
   #report = null;
   #chosen = -1;
 
-  /** `list`: the listbox; `note`: where one token is described. */
-  constructor(list, note) {
+  /** `list`: the listbox; `thoughts`: the thinking before it; `note`: where one token is described. */
+  constructor(list, thoughts, note) {
     this.#list = list;
+    this.#thoughts = thoughts;
     this.#note = note;
     this.#idle = note.textContent;
     list.addEventListener("keydown", (event) => this.#key(event));
@@ -30,17 +32,33 @@ export class Answer {
 
   clear() {
     this.#list.replaceChildren();
+    this.#thoughts.textContent = "";
+    this.#thoughts.hidden = true;
     this.#spans = [];
     this.#count = this.#shown = 0;
     this.#report = null;
     this.#choose(-1);
   }
 
+  /** `text` was thought in `tokens` more tokens, which are counted and have no place in the list. */
+  think(text, tokens) {
+    const follow = isAtEnd(this.#thoughts);
+    this.#count += tokens;
+    this.#shown = this.#count;
+    this.#thoughts.append(text);
+    this.#thoughts.hidden = false;
+    if (follow) this.#thoughts.scrollTop = this.#thoughts.scrollHeight;
+  }
+
   /** `text` was added by `tokens` more tokens. */
   add(text, tokens) {
     this.#count += tokens;
-    if (text === "") return;
-    const follow = this.#list.scrollHeight - this.#list.scrollTop - this.#list.clientHeight < 8;
+    if (text === "") {
+      // Between thinking and answer that is the mark between the two, not the beginning of a character.
+      if (!this.#thoughts.hidden && this.#spans.length === 0) this.#shown = this.#count;
+      return;
+    }
+    const follow = isAtEnd(this.#list);
     const element = document.createElement("span");
     element.className = "token";
     element.id = `token-${this.#spans.length}`;
@@ -120,6 +138,11 @@ export class Answer {
     if (mass !== null) parts.push(`${percent(mass)} left`);
     return parts.join(" · ");
   }
+}
+
+/** Has its reader not scrolled back? */
+function isAtEnd(element) {
+  return element.scrollHeight - element.scrollTop - element.clientHeight < 8;
 }
 
 /** A share in a form that tells small ones apart. */

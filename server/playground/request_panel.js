@@ -26,7 +26,7 @@ export class RequestPanel {
     this.#constraint = constraint;
     this.#model = model;
     this.#unauthorised = unauthorised;
-    this.answer = new Answer(byId("tokens"), byId("token-note"));
+    this.answer = new Answer(byId("tokens"), byId("thoughts"), byId("token-note"));
     byId("request").addEventListener("submit", (event) => {
       event.preventDefault();
       this.run();
@@ -123,8 +123,10 @@ export class RequestPanel {
       if (choice === undefined) continue;
       const tokens = choice.token_ids?.length ?? 0;
       const text = choice.delta.content ?? "";
-      if (text !== "" && first === null) first = performance.now();
-      this.answer.add(text, tokens || (text === "" ? 0 : 1));
+      const thought = choice.delta.reasoning ?? choice.delta.reasoning_content ?? "";
+      if (first === null && (text !== "" || thought !== "")) first = performance.now();
+      if (thought !== "") this.answer.think(thought, text === "" ? tokens || 1 : 0);
+      if (thought === "" || text !== "") this.answer.add(text, tokens || (text === "" ? 0 : 1));
       ending = choice.finish_reason ?? ending;
     }
     if (report !== null) this.answer.colour(report);

@@ -47,7 +47,8 @@ class Script:
 
     Attributes:
         tokens: text, probability mass of what was allowed, number of tokens allowed.
-        measures: does the engine measure pressure? Under vLLM's V2 runner it does not.
+        thoughts: texts of the tokens before them, and of the mark that ends them; under the name that `thinks_as` is.
+        measures: does the engine measure pressure? On another host it does not.
         hold_after: tokens after which the stream waits until the client leaves or `let_go` is set.
         breaks: "error": an error event in the middle; "cut": the connection ends in the middle.
         key: what clients must send; None: nothing.
@@ -58,6 +59,8 @@ class Script:
     tokens: list[tuple[str, float, int]] = field(
         default_factory=lambda: [("[", 0.004, 1), ("1", 0.7, 10), ("]", 1.0, 3)]
     )
+    thoughts: list[str] = field(default_factory=list)
+    thinks_as: str = "reasoning"
     finish_reason: str = "stop"
     measures: bool = True
     hold_after: int | None = None
@@ -178,6 +181,8 @@ async def chunks(script: Script, body: dict[str, Any], report: bool) -> AsyncIte
         return {**part, "token_ids": ids if body.get("return_token_ids") else None}
 
     yield event(choices=[choice("", [], role="assistant")], prompt_token_ids=[1, 2, 3])
+    for thought in script.thoughts:
+        yield event(choices=[choice("", [50], **({script.thinks_as: thought} if thought else {}))])
     for position, (text, _, _) in enumerate(script.tokens):
         if script.hold_after == position:
             await held(script)
@@ -189,7 +194,7 @@ async def chunks(script: Script, body: dict[str, Any], report: bool) -> AsyncIte
             return
         yield event(choices=[choice(text, [100 + position])])
     yield event(choices=[choice("", [0], script.finish_reason)])
-    tokens = len(script.tokens) + 1
+    tokens = len(script.thoughts) + len(script.tokens) + 1
     usage = {"prompt_tokens": 3, "completion_tokens": tokens, "total_tokens": 3 + tokens}
     yield event(choices=[], usage=usage, **({"guided": report_of(script)} if report else {}))
     yield "data: [DONE]\n\n"
@@ -206,8 +211,8 @@ async def held(script: Script) -> None:
 
 def report_of(script: Script) -> dict[str, Any]:
     """The `guided` object of a last chunk; the stop token counts as a token."""
-    mass = [mass for _, mass, _ in script.tokens] + [1.0]
-    allowed = [count for _, _, count in script.tokens] + [1]
+    mass = [1.0 for _ in script.thoughts] + [mass for _, mass, _ in script.tokens] + [1.0]
+    allowed = [900 for _ in script.thoughts] + [count for _, _, count in script.tokens] + [1]
     measured = {
         "states": 12,
         "forced_tokens": sum(count == 1 for count in allowed),

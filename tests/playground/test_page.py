@@ -169,6 +169,24 @@ def test_without_measurements_nothing_is_coloured(page, script: Script):
     assert [d.text for d in page.all("#figures dt")] == ["tokens", "first token", "tokens/s", "index from"]
 
 
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_thinking_stands_above_and_leaves_the_answer_its_own_colours(page, script: Script, name: str):
+    script.thoughts, script.thinks_as = ["Let me", " see", ""], name  # the last one ends it and has no text
+    ready(page)
+    page["run"].click()
+    assert page.outcome() == "Complete."
+    assert page["thoughts"].text == "Let me see"
+    assert page.tokens() == ["[", "1", "]"]
+    classes = [token.get_attribute("class") for token in page.all("#tokens .token")]
+    assert classes == ["token pressure-4 forced", "token pressure-1", "token pressure-0"]
+    assert page.all("#figures dd")[0].text == "7"
+    page["tokens"].send_keys(Keys.HOME)
+    assert page["token-note"].text == 'Token 4 of 7: "[" · forced · 0.4 % left'
+    script.thoughts = []
+    page["run"].click()
+    page.until(lambda: not page["thoughts"].is_displayed())
+
+
 def test_an_answer_without_constraint(page, script: Script):
     page.choose_kind("none")
     assert not page["editor"].is_displayed()
