@@ -215,6 +215,7 @@ def _run_every_kernel() -> None:
     index.advance(index.start, 0)
     index.drop_dead_ends()
     _run_kernels_of_stacks()
+    _run_kernels_of_marks()
 
 
 def _run_kernels_of_stacks() -> None:
@@ -238,3 +239,30 @@ def _run_kernels_of_stacks() -> None:
         state = following
     overshoot.most_bytes(state)
     index.forget_all_but([state])
+
+
+def _run_kernels_of_marks() -> None:
+    """Letters, of which the same may not come again at once: what remembered texts need."""
+    vocabulary = Vocabulary.from_tokens([b"a", b"b", b",", b""], eos_ids=[3])
+    network = Network()
+    network.root = network.rule(lambda: letter(b""))
+    end = network.state(final=True)
+
+    def letter(before: bytes) -> int:
+        start, marked, read, following = (network.state() for _ in range(4))
+        network.mark(start, marked)
+        for byte in b"ab".replace(before, b""):
+            network.edge(marked, 1 << byte, read)
+        network.forget(read, end)
+        network.literal(read, b",", following)
+        network.ask(following, lambda text: letter(text[:1]), end)
+        return start
+
+    index = TokenIndex(LazyDfa(network, Budget(Limits(seconds=600))), vocabulary)
+    overshoot = Overshoot(index, Endings(index.automaton))
+    state = index.start
+    for token in (0, 2, 1):
+        following = index.advance(state, token)
+        assert following is not None
+        state = following
+    overshoot.after_tops(state)

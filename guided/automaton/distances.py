@@ -19,8 +19,8 @@ from guided.automaton.kernels import (
     NEXT,
     TARGET,
 )
-from guided.automaton.network import BYTES, CALL, CALL_AGAIN, EPSILON, PLAIN, RESUME
-from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, NO_STACK, REST, TOP
+from guided.automaton.network import ASK, BYTES, CALL, CALL_AGAIN, EPSILON, FORGET, MARK, PLAIN, RESUME
+from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, FIRST_MARK, NO_STACK, REST, TOP
 
 FAR = np.int64(1) << np.int64(60)  # there is no such end
 NOT_ALONE = 1 << 20  # what a byte that should be avoided counts beside its length
@@ -66,7 +66,7 @@ def _look(network, byte_of, distance, choices, state, young):
     edge = network.states[state, FIRST_EDGE]
     while edge >= 0:
         kind, target = network.edges[edge, KIND], network.edges[edge, TARGET]
-        if kind == EPSILON:
+        if kind in (EPSILON, MARK, FORGET, ASK):
             changed |= _offer_all(distance, choices, state, edge, np.int64(0), target, 0)
         elif kind == BYTES:
             byte = byte_of[network.edges[edge, LABEL]]
@@ -202,6 +202,8 @@ def _from(distance, below, state, stacks):
 def _return_from(network, machine, distance, below, cell, end):
     """Where the top of one cell goes on after `end`: (bytes, state, end of its rule)."""
     top, under = machine.stacks[cell, TOP], machine.stacks[cell, BELOW]
+    if top <= FIRST_MARK:  # it is forgotten before the rule ends
+        return below[under, end], top, end
     if end == PLAIN:
         length, following = _from(distance, below, top, under)
         return length, top, following
@@ -277,31 +279,36 @@ def _best_item(machine, distance, below, config):
 @njit(cache=True)
 def _pop(network, machine, distance, below, stacks, end):
     """Where a set of stacks goes on best after `end`: (state, its stacks, end of its rule); state -1 where all is over."""
-    best, state, under, following = FAR, np.int32(-1), np.int64(EMPTY_STACK), 0
-    cell = stacks
-    while cell >= FIRST_CELL:
-        length, top, its_end = _return_from(network, machine, distance, below, cell, end)
-        if length < best:
-            best, state, under, following = length, top, np.int64(machine.stacks[cell, BELOW]), its_end
-        cell = machine.stacks[cell, REST]
-    if cell == EMPTY_STACK:
-        return np.int32(-1), np.int64(EMPTY_STACK), 0
-    return state, under, following
+    while True:
+        best, state, under, following = FAR, np.int32(-1), np.int64(EMPTY_STACK), 0
+        cell = stacks
+        while cell >= FIRST_CELL:
+            length, top, its_end = _return_from(network, machine, distance, below, cell, end)
+            if length < best:
+                best, state, under, following = length, top, np.int64(machine.stacks[cell, BELOW]), its_end
+            cell = machine.stacks[cell, REST]
+        if cell == EMPTY_STACK:
+            return np.int32(-1), np.int64(EMPTY_STACK), 0
+        if best == FAR or state > FIRST_MARK:
+            return state, under, following
+        stacks = under  # of a mark
 
 
 @njit(cache=True)
 def trace(network, machine, distance, choices, below, byte_of, config, text, rules):
-    """Writes the completion of a configuration, as far as it fits: (bytes, number of rules on the way that are not built).
+    """Writes the completion of a configuration, as far as it fits: (bytes, number of rules on the way that are not built, bytes
+    up to the first question or -1: what comes after it is only as long as what the answer leads to).
 
-    These go to `rules`, int64[most], and count as empty; the trace ends when it is full. (-1, 0) where there is no completion, or
-    calls lie too deep inside each other.
+    The rules go to `rules`, int64[most], and count as empty; the trace ends when it is full. (-1, 0, -1) where there is no
+    completion, or calls lie too deep inside each other.
     """
     written = missing = 0
+    asked = -1
     if machine.flags[config, ACCEPTING]:
-        return written, missing
+        return written, missing, asked
     _, item, end = _best_item(machine, distance, below, config)
     if item < 0:
-        return -1, 0
+        return -1, 0, -1
     state, stacks = machine.items[item, 0], np.int64(machine.items[item, 1])
     frames = np.empty((_DEEPEST, 2), np.int32)  # where calls made on the way go on, and the end wanted there
     depth = 0
@@ -315,7 +322,7 @@ def trace(network, machine, distance, choices, below, byte_of, config, text, rul
                 continue
             state, stacks, end = _pop(network, machine, distance, below, stacks, end)
             if state < 0:
-                return written, missing
+                return written, missing, asked
             continue
         edge, called_end, go_on = choices[state, end, EDGE], choices[state, end, END], choices[state, end, GO_ON]
         kind = network.edges[edge, KIND]
@@ -324,13 +331,15 @@ def trace(network, machine, distance, choices, below, byte_of, config, text, rul
                 text[written] = byte_of[network.edges[edge, LABEL]] & 255
             written += 1
             state = go_on
-        elif kind == EPSILON:
+        elif kind not in (CALL, CALL_AGAIN):
+            if kind == ASK and asked < 0:
+                asked = written
             state = go_on
         else:
             start = network.rule_start[network.edges[edge, LABEL]]
             if start < 0:
                 if missing == rules.shape[0]:
-                    return written, missing
+                    return written, missing, asked
                 rules[missing] = network.edges[edge, LABEL]
                 missing += 1
                 ended = go_on < 0
@@ -338,7 +347,7 @@ def trace(network, machine, distance, choices, below, byte_of, config, text, rul
                 continue
             if go_on >= 0:
                 if depth == _DEEPEST:
-                    return -1, 0
+                    return -1, 0, -1
                 frames[depth, 0], frames[depth, 1] = go_on, end
                 depth += 1
             state, end = start, called_end

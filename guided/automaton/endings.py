@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 from guided.automaton.distances import FAR, NOT_ALONE, NOT_BUILT, config_lengths, descend, most_below, relax, trace
-from guided.automaton.kernels import DONE, FINAL, NEEDED_RULE, NEEDS_RULE, STACKS
+from guided.automaton.kernels import DEAD, DONE, FINAL, NEEDED_RULE, NEEDS_RULE, STACKS
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.network import PLAIN
 from guided.automaton.tops_dfa import TopsDfa
@@ -81,8 +81,27 @@ class Endings:
         if length >= NOT_BUILT:
             return None
         text = np.empty(length % NOT_ALONE, np.uint8)
-        written, missing = self._trace(config, text)
-        return text.tobytes() if missing == 0 and written == len(text) else None
+        written, missing, asked = self._trace(config, text)
+        if missing > 0 or written != len(text):
+            return None
+        return text.tobytes() if asked < 0 else self._after_question(config, text[:asked].tobytes())
+
+    def _after_question(self, config: int, text: bytes) -> bytes | None:
+        """The completion that begins with a text, after which questions have to be answered."""
+        asking = self._dfa.advance(config, text)
+        if asking == DEAD:
+            return None
+        answered = self._dfa.answered(asking)
+        if text or answered != asking:
+            rest = self.ending(answered)
+            return None if rest is None else text + rest
+        # The way to the question that was answered is still the shortest: one byte leads past it.
+        for byte in _USUAL[::-1]:
+            following = self._dfa.step(asking, byte)
+            rest = None if following == DEAD else self.ending(following)
+            if rest is not None:
+                return bytes((byte,)) + rest
+        return None
 
     def shorten(self, config: int) -> None:
         """Builds rules through which a shorter completion of a configuration may go, within the limits. Raises LimitExceeded.
@@ -98,7 +117,7 @@ class Endings:
             relax(network, self._byte_of, distance, choices, -1)
             descend(network, machine, distance, below, 0)
             rules = np.empty(_BUILT_AT_ONCE, np.int64)
-            _, missing = trace(
+            _, missing, _ = trace(
                 network, machine, distance, choices, below, self._byte_of, config, np.empty(0, np.uint8), rules
             )
             if missing == 0:
@@ -149,10 +168,10 @@ class Endings:
 
     def _missing_rules(self, config: int) -> list[int]:
         rules = np.empty(_BUILT_AT_ONCE, np.int64)
-        _, count = self._trace(config, np.empty(0, np.uint8), rules)
+        _, count, _ = self._trace(config, np.empty(0, np.uint8), rules)
         return list(dict.fromkeys(rules[:count].tolist()))
 
-    def _trace(self, config: int, text: np.ndarray, rules: np.ndarray = _NO_RULES) -> tuple[int, int]:
+    def _trace(self, config: int, text: np.ndarray, rules: np.ndarray = _NO_RULES) -> tuple[int, int, int]:
         tables = self._distance, self._choices, self._below, self._byte_of
         return trace(self._dfa.network, self._dfa.machine, *tables, config, text, rules)
 

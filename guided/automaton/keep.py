@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import ACCEPTING, DONE, FULL, FULL_ARRAY, WORK, intern_config
+from guided.automaton.kernels import ACCEPTING, ASKS, DONE, FULL, FULL_ARRAY, REMEMBERED, WORK, intern_config
 from guided.automaton.stack_sets import BELOW, FIRST_CELL, NO_ROOM, REST, TOP, cell
 
 _UNUSED = -1
@@ -41,7 +41,9 @@ def carry_over(source, configs, machine, stack_sets, kept):
         for item in range(count):
             stacks = stack_sets[source.items[begin + item, 1]]
             machine.out_key[item] = (np.int64(source.items[begin + item, 0]) << 32) | stacks
-        kept[i] = intern_config(machine, count, source.flags[configs[i], ACCEPTING], 0)
+        accepts, asks = source.flags[configs[i], ACCEPTING], source.flags[configs[i], ASKS]
+        text = stack_sets[source.texts[configs[i], REMEMBERED]]
+        kept[i] = intern_config(machine, count, accepts, 0, asks, text)
         if kept[i] < 0:
             return FULL
     return DONE
@@ -51,6 +53,7 @@ def carry_over(source, configs, machine, stack_sets, kept):
 def _mark_used(source, configs, stack_sets):
     stack_sets[:] = _UNUSED
     for config in configs:
+        stack_sets[source.texts[config, REMEMBERED]] = 0
         for item in range(source.config_begin[config], source.config_begin[config + 1]):
             stack_sets[source.items[item, 1]] = 0
     for old in range(stack_sets.size - 1, FIRST_CELL - 1, -1):

@@ -2,6 +2,7 @@
 
 All state lives in flat arrays owned by `LazyDfa`. A kernel that runs out of room or meets a rule that is not built yet
 stops with a status and changes nothing that matters: the owner makes room or builds the rule and calls it again.
+Where an item of a configuration is inside a mark, what is read is remembered: the text is then part of the configuration.
 Interning is hash-consing with open addressing. A configuration is a sorted list of pairs: a network state and the set of all
 return stacks that it has (`stack_sets`).
 """
@@ -13,16 +14,22 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from guided.automaton.network import BYTES, CALL_AGAIN, EPSILON, PLAIN, RESUME
+from guided.automaton.network import ASK, BYTES, CALL_AGAIN, EPSILON, FORGET, MARK, PLAIN, RESUME
 from guided.automaton.stack_sets import (
     ANY_STACKS,
     BELOW,
     EMPTY_STACK,
+    EMPTY_TEXT,
     FIRST_CELL,
+    FIRST_MARK,
+    MARKED,
     NO_ROOM,
+    NO_TEXT,
     REST,
     TOP,
     has_empty,
+    longer_text,
+    mark,
     mix,
     push,
     push_once,
@@ -30,16 +37,22 @@ from guided.automaton.stack_sets import (
     union,
 )
 
-DONE, FULL, NEEDS_RULE = 0, 1, 2  # status of a kernel
+DONE, FULL, NEEDS_RULE, NEEDS_ANSWER = range(4)  # status of a kernel
 DEAD, UNKNOWN = -1, -2  # in delta
 
 # slots of Machine.counts
 STACKS, ITEMS, CONFIGS, CLASSES, WORK, EDGES, STAMP, NEEDED_RULE, FULL_ARRAY, FRAMES, ESCAPED, OPEN_ENDED = range(12)
+NEEDED_ANSWER = NEEDED_RULE  # the configuration whose questions are to be answered
+# The text of the closure; are its questions answered? The machine has tops only, and remembers no text.
+CLOSING_TEXT, IS_ANSWERED, IS_OF_TOPS = 12, 13, 14
+NUM_COUNTS = 15
 
 
 FIRST_EDGE, FINAL, TEXT = range(3)  # columns of NetworkArrays.states
 NEXT, KIND, LABEL, TARGET = range(4)  # columns of NetworkArrays.edges
-ACCEPTING, EXPANDED, ESCAPES = range(3)  # columns of Machine.flags
+ACCEPTING, EXPANDED, ESCAPES, ASKS = range(4)  # columns of Machine.flags
+REMEMBERED, ANSWERED = range(2)  # columns of Machine.texts
+READS_BYTE, ASKS_FIRST = 1, 2  # bits of READS in Machine.queue
 STATE, STACK_SET, OPEN, READS = range(4)  # columns of Machine.queue
 
 
@@ -55,8 +68,8 @@ class NetworkArrays(NamedTuple):
 class Machine(NamedTuple):
     """The interned part: stacks, configurations, transitions, and scratch space."""
 
-    counts: np.ndarray  # int64[12]: how much of each array is used, and what a stopped kernel waits for
-    stacks: np.ndarray  # int32[cells, 3]: sets of return stacks, see `stack_sets`
+    counts: np.ndarray  # int64[NUM_COUNTS]: how much of each array is used, and what a stopped kernel waits for
+    stacks: np.ndarray  # int32[cells, 4]: sets of return stacks, and texts, see `stack_sets`
     stack_table: np.ndarray  # int32[2^k]: hash table of cells, -1 = free
     unions: np.ndarray  # int32[2^k, 3]: remembered unions of two sets: set, set, their union
     frames: np.ndarray  # int32[depth, 4]: scratch of one union
@@ -64,10 +77,11 @@ class Machine(NamedTuple):
     config_begin: np.ndarray  # int32[configs + 1]: first item of each configuration
     config_hash: np.ndarray  # uint64[configs]
     config_table: np.ndarray  # int32[2^k]: hash table of configuration ids, -1 = free
-    flags: np.ndarray  # uint8[configs, 3]: ACCEPTING; EXPANDED: delta is filled; ESCAPES: goes on below the known tops
+    flags: np.ndarray  # uint8[configs, 4]: ACCEPTING; EXPANDED: delta is filled; ESCAPES: below known tops; ASKS
+    texts: np.ndarray  # int32[configs, 2]: REMEMBERED; ANSWERED: of one that asks, what it becomes or UNKNOWN
     delta: np.ndarray  # int32[configs, classes]: next configuration, DEAD or UNKNOWN
     class_of: np.ndarray  # uint8[256]: byte -> class
-    queue: np.ndarray  # int32[work, 4]: scratch of one closure: network state, stacks, to be followed?, reads a byte?
+    queue: np.ndarray  # int32[work, 4]: scratch of one closure: network state, stacks, to be followed?, what it reads
     out_key: np.ndarray  # int64[work]: items of the closure that read a byte: state << 32 | set of stacks
     seen: np.ndarray  # int64[2^k >= 2 * work, 2]: scratch hash table of states: row of queue, closure number
     byte_edges: np.ndarray  # int32[work, 3]: leaving the configuration being expanded: label, target, set of stacks
@@ -105,10 +119,11 @@ def _queue(machine, state, stacks):
 
 
 @njit(cache=True)
-def _begin_closure(machine):
+def _begin_closure(machine, text):
     machine.counts[WORK] = 0
     machine.counts[STAMP] += 1
     machine.counts[ESCAPED] = 0
+    machine.counts[CLOSING_TEXT] = text
 
 
 @njit(cache=True)
@@ -117,7 +132,9 @@ def _return(network, machine, ending, stacks):
     while stacks >= FIRST_CELL:
         top = machine.stacks[stacks, TOP]
         below = machine.stacks[stacks, BELOW]
-        if ending == PLAIN:
+        if top <= FIRST_MARK:
+            pass  # a rule forgets its marks before it ends
+        elif ending == PLAIN:
             if not _queue(machine, top, below):
                 return False
         else:
@@ -145,28 +162,49 @@ def _called(network, machine, edge, stacks):
 
 
 @njit(cache=True)
+def _marked(machine, kind, target, stacks):
+    """Queues the target of an edge that sets a mark or forgets one; False when there is no room."""
+    if machine.counts[IS_OF_TOPS]:
+        return _queue(machine, target, stacks)
+    if kind == MARK:
+        inner = mark(machine, machine.counts[CLOSING_TEXT], stacks)
+        return inner != NO_ROOM and _queue(machine, target, inner)
+    while stacks >= FIRST_CELL:
+        if machine.stacks[stacks, TOP] <= FIRST_MARK and not _queue(machine, target, machine.stacks[stacks, BELOW]):
+            return False
+        stacks = np.int64(machine.stacks[stacks, REST])
+    return True
+
+
+@njit(cache=True)
 def _follow(network, machine, state, stacks):
-    """Queues what `state` reaches without reading; (status, does it read a byte?)."""
+    """Queues what `state` reaches without reading; (status, READS_BYTE and ASKS_FIRST as they apply)."""
     ending = network.states[state, FINAL]
     if ending != 0 and not _return(network, machine, ending, stacks):
-        return FULL, False
-    reads = False
+        return FULL, 0
+    reads = 0
     edge = network.states[state, FIRST_EDGE]
     while edge >= 0:
-        kind = network.edges[edge, KIND]
+        kind, target = network.edges[edge, KIND], network.edges[edge, TARGET]
         if kind == BYTES:
-            reads = True
+            reads |= READS_BYTE
+        elif kind == ASK:
+            if not machine.counts[IS_ANSWERED]:
+                reads |= ASKS_FIRST
         elif kind == EPSILON:
-            if not _queue(machine, network.edges[edge, TARGET], stacks):
-                return FULL, False
+            if not _queue(machine, target, stacks):
+                return FULL, 0
+        elif kind in (MARK, FORGET):
+            if not _marked(machine, kind, target, stacks):
+                return FULL, 0
         elif kind != RESUME:
             start = network.rule_start[network.edges[edge, LABEL]]
             if start < 0:
                 machine.counts[NEEDED_RULE] = network.edges[edge, LABEL]
-                return NEEDS_RULE, False
+                return NEEDS_RULE, 0
             inner = _called(network, machine, edge, stacks)
             if inner == NO_ROOM or not _queue(machine, start, inner):
-                return FULL, False
+                return FULL, 0
         edge = network.edges[edge, NEXT]
     return DONE, reads
 
@@ -188,19 +226,22 @@ def _close(network, machine):
                 machine.queue[done, READS] = reads
                 changed = True
             done += 1
-    accepts = False
+    accepts = asks = marked = False
     for done in range(machine.counts[WORK]):
         state = machine.queue[done, STATE]
         stacks = machine.queue[done, STACK_SET]
         if network.states[state, FINAL] != 0 and has_empty(machine, stacks):
             accepts = True
         if machine.queue[done, READS]:
+            asks = asks or machine.queue[done, READS] & ASKS_FIRST != 0
+            marked = marked or machine.stacks[stacks, MARKED] > 0
             machine.out_key[items] = (np.int64(state) << 32) | np.int64(stacks)
             items += 1
     if items == 0 and not accepts and not machine.counts[ESCAPED]:
         return DONE, DEAD
     _sort(machine.out_key, items)
-    config = intern_config(machine, items, accepts, machine.counts[ESCAPED])
+    text = max(machine.counts[CLOSING_TEXT], EMPTY_TEXT) if marked else np.int64(NO_TEXT)
+    config = intern_config(machine, items, accepts, machine.counts[ESCAPED], asks, text)
     return (DONE if config >= 0 else FULL), config
 
 
@@ -218,11 +259,13 @@ def _sort(keys, count):
 
 
 @njit(cache=True)
-def _same_config(machine, config, count, accepts, escapes):
+def _same_config(machine, config, count, accepts, escapes, asks, text):
     begin = machine.config_begin[config]
     if machine.config_begin[config + 1] - begin != count:
         return False
     if machine.flags[config, ACCEPTING] != accepts or machine.flags[config, ESCAPES] != escapes:
+        return False
+    if machine.flags[config, ASKS] != asks or machine.texts[config, REMEMBERED] != text:
         return False
     for i in range(count):
         key = (np.int64(machine.items[begin + i, 0]) << 32) | np.int64(machine.items[begin + i, 1])
@@ -232,16 +275,17 @@ def _same_config(machine, config, count, accepts, escapes):
 
 
 @njit(cache=True)
-def intern_config(machine, count, accepts, escapes):
+def intern_config(machine, count, accepts, escapes, asks, text):
     """The configuration with the items out_key[:count]; -1 when there is no room."""
-    digest = np.uint64(1) + np.uint64(accepts) + np.uint64(2) * np.uint64(escapes)
+    digest = np.uint64(1) + np.uint64(accepts) + np.uint64(2) * np.uint64(escapes) + np.uint64(4) * np.uint64(asks)
+    digest += np.uint64(8) * np.uint64(text)
     for i in range(count):
         digest = mix(digest ^ np.uint64(machine.out_key[i])) + np.uint64(i)
     mask = machine.config_table.size - 1
     slot = np.int64(digest & np.uint64(mask))
     while machine.config_table[slot] >= 0:
         found = machine.config_table[slot]
-        if machine.config_hash[found] == digest and _same_config(machine, found, count, accepts, escapes):
+        if machine.config_hash[found] == digest and _same_config(machine, found, count, accepts, escapes, asks, text):
             return found
         slot = (slot + 1) & mask
     new = machine.counts[CONFIGS]
@@ -260,7 +304,11 @@ def intern_config(machine, count, accepts, escapes):
     machine.flags[new, ACCEPTING] = accepts
     machine.flags[new, ESCAPES] = escapes
     machine.flags[new, EXPANDED] = 0
-    machine.counts[OPEN_ENDED] |= escapes
+    machine.flags[new, ASKS] = asks
+    machine.texts[new, REMEMBERED] = text
+    machine.texts[new, ANSWERED] = UNKNOWN
+    if escapes or (asks and machine.counts[IS_OF_TOPS]):
+        machine.counts[OPEN_ENDED] = 1
     machine.delta[new, :] = UNKNOWN
     machine.config_table[slot] = new
     machine.counts[ITEMS] = begin + count
@@ -271,9 +319,32 @@ def intern_config(machine, count, accepts, escapes):
 @njit(cache=True)
 def start(network, machine, state):
     """Interns the closure of (state, empty stack): (status, configuration)."""
-    _begin_closure(machine)
+    _begin_closure(machine, NO_TEXT)
     _queue(machine, state, EMPTY_STACK)
     return _close(network, machine)
+
+
+@njit(cache=True)
+def answer(network, machine, config, items):
+    """Interns what a configuration is once its questions are answered: (status, configuration or DEAD).
+
+    Args:
+        items: int64[n, 2]: state and set of stacks, and those of the answers, which ask nothing.
+    """
+    text = np.int64(NO_TEXT)
+    for i in range(items.shape[0]):
+        if machine.stacks[items[i, 1], MARKED] > 0:
+            text = np.int64(machine.texts[config, REMEMBERED])
+    _begin_closure(machine, text)
+    for i in range(items.shape[0]):
+        if not _queue(machine, items[i, 0], items[i, 1]):
+            return FULL, DEAD
+    machine.counts[IS_ANSWERED] = 1
+    status, found = _close(network, machine)
+    machine.counts[IS_ANSWERED] = 0
+    if status == DONE:
+        machine.texts[config, ANSWERED] = found
+    return status, found
 
 
 @njit(cache=True)
@@ -296,9 +367,13 @@ def _byte_edges(network, machine, config):
 
 
 @njit(cache=True)
-def _move(network, machine, edges, byte_class):
+def _move(network, machine, edges, byte_class, text):
     """The configuration after one byte of the class: (status, configuration or DEAD)."""
-    _begin_closure(machine)
+    if text != NO_TEXT:
+        text = longer_text(machine, text, byte_class)
+        if text == NO_ROOM:
+            return FULL, DEAD
+    _begin_closure(machine, text)
     for edge in range(edges):
         taken = network.set_has_class[machine.byte_edges[edge, 0], byte_class]
         if taken and not _queue(machine, machine.byte_edges[edge, 1], machine.byte_edges[edge, 2]):
@@ -309,9 +384,27 @@ def _move(network, machine, edges, byte_class):
 @njit(cache=True)
 def step(network, machine, config, byte_class):
     """Fills delta[config, byte_class], and whatever else takes no edge or the same edges. Returns a status."""
+    if not machine.flags[config, ASKS] or machine.counts[IS_OF_TOPS]:
+        return _step(network, machine, config, byte_class)
+    answered = machine.texts[config, ANSWERED]
+    if answered == UNKNOWN:
+        machine.counts[NEEDED_ANSWER] = config
+        return NEEDS_ANSWER
+    if answered != DEAD and machine.delta[answered, byte_class] == UNKNOWN:
+        status = _step(network, machine, answered, byte_class)
+        if status != DONE:
+            return status
+    machine.delta[config, byte_class] = DEAD if answered == DEAD else machine.delta[answered, byte_class]
+    return DONE
+
+
+@njit(cache=True)
+def _step(network, machine, config, byte_class):
+    """`step` of a configuration without questions."""
     edges = _byte_edges(network, machine, config)
     if edges < 0:
         return FULL
+    text = np.int64(machine.texts[config, REMEMBERED])
     alike = 0
     for other in range(machine.counts[CLASSES]):
         if machine.delta[config, other] != UNKNOWN:
@@ -326,12 +419,12 @@ def step(network, machine, config, byte_class):
                     break
         if not takes_any:
             machine.delta[config, other] = DEAD
-        elif not takes_other:
+        elif other == byte_class or (not takes_other and text == NO_TEXT):  # a text has its bytes one by one
             machine.alike[alike] = other
             alike += 1
     if machine.delta[config, byte_class] != UNKNOWN:
         return DONE
-    status, result = _move(network, machine, edges, byte_class)
+    status, result = _move(network, machine, edges, byte_class, text)
     if status != DONE:
         return status
     for i in range(alike):
@@ -398,7 +491,9 @@ def intern_tops(source, config, without_base, machine):
         machine.out_key[i] = (np.int64(source.items[begin + i, 0]) << 32) | stacks
     if not any_cut:
         return DONE, DEAD
-    found = intern_config(machine, count, source.flags[config, ACCEPTING], 0)
+    found = intern_config(
+        machine, count, source.flags[config, ACCEPTING], 0, source.flags[config, ASKS], np.int64(NO_TEXT)
+    )
     return (DONE if found >= 0 else FULL), found
 
 

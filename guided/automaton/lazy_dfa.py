@@ -17,24 +17,40 @@ from guided.automaton.direct import direct
 from guided.automaton.keep import carry_over
 from guided.automaton.kernels import (
     ACCEPTING,
+    ANSWERED,
+    ASKS,
     CLASSES,
     CONFIGS,
     DEAD,
     DONE,
     EDGES,
     EXPANDED,
+    FIRST_EDGE,
     FRAMES,
     FULL_ARRAY,
     ITEMS,
+    NEEDED_ANSWER,
     NEEDED_RULE,
+    NEEDS_ANSWER,
     NEEDS_RULE,
+    NUM_COUNTS,
+    REMEMBERED,
     STACKS,
     TEXT,
     UNKNOWN,
     WORK,
 )
-from guided.automaton.network import Network
-from guided.automaton.stack_sets import FIRST_CELL, UNIONS, rebuild_stack_table
+from guided.automaton.network import ASK, Network
+from guided.automaton.stack_sets import (
+    BELOW,
+    FIRST_CELL,
+    FIRST_LETTER,
+    FIRST_MARK,
+    MARKED,
+    TOP,
+    UNIONS,
+    rebuild_stack_table,
+)
 from guided.errors import LimitExceeded, Unsatisfiable
 from guided.limits import Budget
 
@@ -83,7 +99,7 @@ class LazyDfa:
         dfa._class_bytes, dfa.split_from = [], {}
         dfa._mirrored = (0, 0, 0, 0)
         states, classes = delta.shape
-        flags = np.zeros((states, 3), np.uint8)
+        flags = np.zeros((states, 4), np.uint8)
         flags[:, EXPANDED] = 1  # the network is never asked
         flags[:, ACCEPTING] = accepting
         dfa.machine = new_machine(1, configs=1)._replace(delta=delta, class_of=class_of, flags=flags)
@@ -149,12 +165,30 @@ class LazyDfa:
         """Has a stack, as far as they are known, a return state twice? What led from one to the other leads on and on."""
         number: dict[int, int] = {}
         inside = [0] * FIRST_CELL  # for each set of stacks the return states that occur in it, as bits
-        for top, below, rest in self.machine.stacks[FIRST_CELL : int(self.machine.counts[STACKS])].tolist():
+        for top, below, rest, _ in self.machine.stacks[FIRST_CELL : int(self.machine.counts[STACKS])].tolist():
             bit = 1 << number.setdefault(top, len(number))
             if inside[below] & bit:
                 return True
             inside.append(inside[below] | inside[rest] | bit)
         return False
+
+    def remembers(self, state: int) -> bool:
+        """Is the text that was read part of the state? Then it is one of very many, and each token leads to one of its own."""
+        return bool(self.machine.texts[state, REMEMBERED])
+
+    def items_of(self, state: int) -> bytes:
+        """Equal for states that differ in what they remember alone."""
+        begin, end = self.machine.config_begin[state : state + 2]
+        return self.machine.items[begin:end].tobytes()
+
+    def answered(self, state: int) -> int:
+        """The state with its questions answered, from which the same comes; most have none."""
+        if not self.machine.flags[state, ASKS]:
+            return state
+        if self.machine.texts[state, ANSWERED] == UNKNOWN:
+            self._answer(state)
+        answered = int(self.machine.texts[state, ANSWERED])
+        return state if answered == DEAD else answered
 
     @property
     def memory_bytes(self) -> int:
@@ -194,6 +228,8 @@ class LazyDfa:
             self.budget.check("the automaton", states=self.num_states, memory_bytes=self.memory_bytes)
             if status == NEEDS_RULE:
                 self.build_rule(int(self.machine.counts[NEEDED_RULE]))
+            elif status == NEEDS_ANSWER:
+                self._answer(int(self.machine.counts[NEEDED_ANSWER]))
             else:
                 self._make_room()
 
@@ -204,6 +240,39 @@ class LazyDfa:
             self.source.build_entered(rule)  # by what is the source now: a stored network gives way to the real one
         finally:
             self._sync()
+
+    def _answer(self, config: int) -> None:
+        """Has the questions of a configuration answered, with the text that each of its stacks remembers."""
+        items: list[tuple[int, int]] = []
+        begin, end = self.machine.config_begin[config : config + 2].tolist()
+        for state, stacks in self.machine.items[begin:end].tolist():
+            questions = self._questions_of(state)
+            items.append((state, stacks))
+            while questions and stacks >= FIRST_CELL:
+                top, below, stacks, _ = self.machine.stacks[stacks].tolist()
+                if top <= FIRST_MARK:
+                    text = self._text(config, FIRST_MARK - top)
+                    items += ((self.source.answer(question, text), below) for question in questions)
+        self._sync()
+        after = np.array(items, np.int64).reshape(-1, 2)
+        self.run(lambda: kernels.answer(self.network, self.machine, config, after))
+
+    def _questions_of(self, state: int) -> list[int]:
+        found, edge = [], int(self.network.states[state, FIRST_EDGE])
+        while edge >= 0:
+            following, kind, label, _ = self.network.edges[edge].tolist()
+            if kind == ASK:
+                found.append(label)
+            edge = following
+        return found
+
+    def _text(self, config: int, begin: int) -> bytes:
+        """What a configuration remembers, from a byte on."""
+        letters, cell = [], int(self.machine.texts[config, REMEMBERED])
+        while cell >= FIRST_CELL and self.machine.stacks[cell, MARKED] > begin:
+            letters.append(self._class_bytes[FIRST_LETTER - int(self.machine.stacks[cell, TOP])].bit_length() - 1)
+            cell = int(self.machine.stacks[cell, BELOW])
+        return bytes(reversed(letters))
 
     def _sync(self) -> None:
         """Mirrors what was added to the network since the last time; rooms double, so that late rules cost what they add."""
@@ -333,11 +402,11 @@ def with_room(array: np.ndarray, used: int, needed: int) -> np.ndarray:
 def new_machine(
     classes: int, configs: int = 2048, stacks: int = 1024, items: int = 8192, work: int = 512
 ) -> kernels.Machine:
-    counts = np.zeros(12, np.int64)
+    counts = np.zeros(NUM_COUNTS, np.int64)
     counts[STACKS] = FIRST_CELL
     return kernels.Machine(
         counts=counts,
-        stacks=np.zeros((stacks, 3), np.int32),
+        stacks=np.zeros((stacks, 4), np.int32),
         stack_table=np.full(4 * stacks, -1, np.int32),
         unions=np.zeros((8192, 3), np.int32),
         frames=np.empty((64, 4), np.int32),
@@ -345,7 +414,8 @@ def new_machine(
         config_begin=np.zeros(configs + 1, np.int32),
         config_hash=np.zeros(configs, np.uint64),
         config_table=np.full(4 * configs, -1, np.int32),
-        flags=np.zeros((configs, 3), np.uint8),
+        flags=np.zeros((configs, 4), np.uint8),
+        texts=np.zeros((configs, 2), np.int32),
         delta=np.empty((configs, classes), np.int32),
         class_of=np.zeros(256, np.uint8),
         **_scratch(work),
@@ -405,6 +475,7 @@ def _grow_configs(machine: kernels.Machine) -> kernels.Machine:
         config_hash=_resized(machine.config_hash),
         config_table=table,
         flags=_resized(machine.flags),
+        texts=_resized(machine.texts),
         delta=_resized(machine.delta),
     )
 

@@ -10,12 +10,17 @@ Rules can be built late: `rule(build)` registers a function that is called once,
 rule, and that adds the rule's states then. So a large schema costs what the output visits, and a rule may stand for one of
 infinitely many situations (which properties are still missing, how many items were written).
 
+What comes may depend on the very text of a value that was read, as where no two items of an array may be equal. A *mark* is set where
+the value begins; from there on what is read is remembered, until an edge *forgets* the mark, or *asks* a question: its function gets
+the text since the mark and says from which state it goes on. A question is put when something is read after it, not before.
+
 What front ends must keep:
 - **Alive**: from every state some final state of its rule can be reached, calls included. A network without late
   rules is put in order by `trim`; who builds late may only add edges that can be completed.
 - **No left recursion**: a chain of calls and empty edges must not lead from a rule to itself.
 - **Sealed**: edges are added to a state before the network runs through it: in the same `build` call at the latest.
 - **Exits answered**: a state that a call returns to has a `resume` edge for each exit that the called rule can end with.
+- **Marks forgotten**: a rule forgets each mark that it sets before it ends, by `forget` or `ask`.
 - Only bytes of valid UTF-8 are read; byte 0xFF stands for special tokens: the token named `<|x|>` is the byte
   string `special_token_bytes("<|x|>")`.
 """
@@ -34,7 +39,7 @@ import numpy as np
 
 from guided.errors import LimitExceeded
 
-BYTES, EPSILON, CALL, CALL_AGAIN, RESUME = range(5)  # kinds of edges
+BYTES, EPSILON, CALL, CALL_AGAIN, RESUME, MARK, FORGET, ASK = range(8)  # kinds of edges
 CALLS = (CALL, CALL_AGAIN)
 PLAIN = 1  # how most final states end their rule; exit k is 2 + k
 
@@ -64,7 +69,8 @@ class Network:
 
     Flat, growable arrays, appended to and never changed behind `sealed` states, so that they can be mirrored piece by piece:
         first_edge[state], next_edge[edge]   singly linked list of the edges of a state, -1 ends it
-        kind[edge], label[edge], target[edge]   label: id of a byte set (BYTES), of a rule (CALL, CALL_AGAIN), exit (RESUME)
+        kind[edge], label[edge], target[edge]   label: id of a byte set (BYTES), of a rule (CALL, CALL_AGAIN), of a question (ASK),
+                                             exit (RESUME)
         final[state]                         the rule of this state may end here: 0 no, PLAIN, or 2 + exit
         rule_start[rule]                     start state, -1 while the rule is not built
         byte_sets[id]                        the interned byte sets
@@ -83,7 +89,10 @@ class Network:
         self.text_states: list[int] = []
         self._byte_set_ids: dict[ByteSet, int] = {}
         self._builders: dict[int, Callable[[], int]] = {}
-        self.late_rules: list[int] = []  # built by their function, in this order
+        # What was added by functions, in this order: a rule, or a question (as -1 - its number) and the text that it got.
+        self.late_rules: list[int | tuple[int, bytes]] = []
+        self._questions: list[Callable[[bytes], int]] = []
+        self._answers: dict[tuple[int, bytes], int] = {}
         self._ahead: deque[int] = deque()  # late rules that `build_ahead` may build
         self.root = -1  # the rule that the whole output matches
         self.special_tokens: dict[str, list[tuple[int, int]]] = {}  # name -> where it is read: (source, target)
@@ -125,6 +134,27 @@ class Network:
     def resume(self, source: int, exit: int, target: int) -> None:
         """Where a call that returns to source goes on, if the called rule ended with this exit."""
         self._edge(source, RESUME, exit, target)
+
+    def mark(self, source: int, target: int) -> None:
+        """From source to target, reading nothing; from there on what is read is remembered."""
+        for byte in range(0xF5):  # of a text each byte counts
+            self.byte_set_id(1 << byte)
+        self._edge(source, MARK, 0, target)
+
+    def forget(self, source: int, target: int) -> None:
+        """From source to target, reading nothing; the last mark is taken away."""
+        self._edge(source, FORGET, 0, target)
+
+    def ask(self, source: int, question: Callable[[bytes], int], stand_in: int) -> None:
+        """From source, reading nothing, to the state that `question` gives for the text since the last mark, which is taken away.
+
+        The function adds states and gives one of them, which asks nothing before it reads; it is asked for each text once.
+
+        Args:
+            stand_in: from here a rule needs at least as many bytes to its end as after any answer. For who only wants to know that.
+        """
+        self._questions.append(question)
+        self._edge(source, ASK, len(self._questions) - 1, stand_in)
 
     def literal(self, source: int, data: bytes, target: int) -> None:
         """From source to target over exactly `data`."""
@@ -265,6 +295,18 @@ class Network:
             while self._ahead and len(self.late_rules) < rules:
                 self.build(self._ahead.popleft())
 
+    def answer(self, question: int, text: bytes) -> int:
+        """The state from which it goes on after a question."""
+        known = self._answers.get((question, text))
+        if known is None:
+            self.late_rules.append((-1 - question, text))
+            try:
+                known = self._answers[(question, text)] = self._questions[question](text)
+            except BaseException:
+                self.late_rules.remove((-1 - question, text))
+                raise
+        return known
+
     def build_entered(self, rule: int) -> None:
         """Builds what is entered together with a rule, before anything is read: who reaches the rule reaches all of it."""
         worklist = [self.build(rule)]
@@ -296,8 +338,8 @@ class Network:
 
     @property
     def is_complete(self) -> bool:
-        """Every rule is built."""
-        return not self._builders
+        """Every rule is built, and nothing is asked."""
+        return not self._builders and not self._questions
 
     @property
     def has_late_rules(self) -> bool:

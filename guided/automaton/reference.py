@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from guided.automaton.network import BYTES, CALL_AGAIN, CALLS, EPSILON, PLAIN, RESUME, Network
+from guided.automaton.network import ASK, BYTES, CALL_AGAIN, CALLS, EPSILON, FORGET, MARK, PLAIN, RESUME, Network
 
-Stack = tuple[int, ...]  # return states, the innermost last
+Stack = tuple[int | bytes, ...]  # return states, and for each mark what was read since then, the innermost last
 Config = frozenset[tuple[int, Stack]]
 
 
@@ -23,7 +23,8 @@ class ReferenceMachine:
         for state, stack in config:
             for kind, label, target in self.network.edges_of(state):
                 if kind == BYTES and self.network.byte_sets[label] >> byte & 1:
-                    moved.add((target, stack))
+                    longer = (entry + bytes((byte,)) if isinstance(entry, bytes) else entry for entry in stack)
+                    moved.add((target, tuple(longer)))
         return self._closure(moved)
 
     def accepts(self, config: Config) -> bool:
@@ -50,13 +51,19 @@ class ReferenceMachine:
         ending = self.network.final[state]
         if ending == PLAIN and stack:
             yield stack[-1], stack[:-1]
-        elif ending and stack:
+        elif ending and stack and isinstance(stack[-1], int):
             for kind, label, target in self.network.edges_of(stack[-1]):
                 if kind == RESUME and label == ending - 2:
                     yield target, stack[:-1]
         for kind, label, target in self.network.edges_of(state):
             if kind == EPSILON:
                 yield target, stack
+            elif kind == MARK:
+                yield target, (*stack, b"")
+            elif kind == FORGET:
+                yield target, stack[:-1]
+            elif kind == ASK and isinstance(stack[-1], bytes):
+                yield self.network.answer(label, stack[-1]), stack[:-1]
             elif kind in CALLS:
                 start = self.network.build(label)
                 bare = self.network.final[target] == PLAIN and not self.network.edges_of(target)

@@ -7,7 +7,7 @@ are replayed in their order. Front ends are deterministic, so the numbers come o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import or_
 
@@ -32,6 +32,7 @@ _KEPT: dict[str, int | None] = {
     "config_hash": CONFIGS,
     "config_table": None,
     "flags": CONFIGS,
+    "texts": CONFIGS,
     "delta": CONFIGS,
     "class_of": None,
 }
@@ -54,7 +55,7 @@ def to_arrays(dfa: LazyDfa) -> Arrays:
         arrays[name][:, dfa.num_classes :] = 0
     arrays["mirrored"] = np.array(dfa._mirrored, np.int64)
     arrays["class_bytes"] = np.frombuffer(b"".join(b.to_bytes(32, "little") for b in dfa._class_bytes), np.uint8)
-    arrays["late_rules"] = np.array(source.late_rules, np.int64)
+    arrays["late_rules"] = np.array([number for late in source.late_rules for number in _flat(late)], np.int64)
     return arrays
 
 
@@ -83,7 +84,8 @@ class _StoredNetwork(Network):
         super().__init__()
         self._dfa = dfa
         self._rebuild = rebuild
-        self.late_rules = late_rules
+        self._real: Network | None = None
+        self.late_rules = list(_unflattened(late_rules))
         known_sets = dfa._mirrored[3]
         has_class = dfa.network.set_has_class[:known_sets, : len(dfa._class_bytes)]
         for row in has_class.tolist():
@@ -96,16 +98,32 @@ class _StoredNetwork(Network):
 
     def build(self, rule: int) -> int:
         """Puts the real network into the automaton and builds the rule there. Raises StaleSnapshot."""
-        network = self._rebuild()
-        network.build(network.root)
-        try:
-            for late in self.late_rules:
-                network.build(late)
-        except (IndexError, KeyError) as error:  # there is no such rule, or it has no function
-            raise StaleSnapshot(_STALE) from error
-        self._compare(network)
-        self._dfa.source, self._dfa._known_texts = network, len(network.text_states)
-        return network.build(rule)
+        return self._real_network().build(rule)
+
+    def answer(self, question: int, text: bytes) -> int:
+        """Puts the real network into the automaton and has it answer. Raises StaleSnapshot."""
+        return self._real_network().answer(question, text)
+
+    def _real_network(self) -> Network:
+        if self._real is None:
+            network = self._rebuild()
+            network.build(network.root)
+            try:
+                for late in self.late_rules:
+                    if isinstance(late, tuple):
+                        network.answer(-1 - late[0], late[1])
+                    else:
+                        network.build(late)
+            except (
+                IndexError,
+                KeyError,
+                ValueError,
+            ) as error:  # there is no such rule or question, or it has another text
+                raise StaleSnapshot(_STALE) from error
+            self._compare(network)
+            self._dfa.source, self._dfa._known_texts = network, len(network.text_states)
+            self._real = network
+        return self._real
 
     def _compare(self, network: Network) -> None:
         states, edges, rules, byte_sets = self._dfa._mirrored
@@ -124,6 +142,26 @@ class _StoredNetwork(Network):
         )
         if not same:
             raise StaleSnapshot(_STALE)
+
+
+def _flat(late: int | tuple[int, bytes]) -> Iterator[int]:
+    """An entry of `Network.late_rules` as numbers: of a question its number, the length of the text, and the text."""
+    if isinstance(late, tuple):
+        yield from (late[0], len(late[1]), *late[1])
+    else:
+        yield late
+
+
+def _unflattened(numbers: list[int]) -> Iterator[int | tuple[int, bytes]]:
+    at = 0
+    while at < len(numbers):
+        if numbers[at] >= 0:
+            yield numbers[at]
+            at += 1
+        else:
+            end = at + 2 + numbers[at + 1]
+            yield numbers[at], bytes(numbers[at + 2 : end])
+            at = end
 
 
 def zeroed(array: np.ndarray, used: int) -> np.ndarray:

@@ -8,6 +8,9 @@ recursive merge of decision diagrams (Bryant, 1986), here without recursion, sin
 
 A list ends in one of four sets: no stack, the empty stack, any stacks whatsoever (what `tops` puts below the first return state), or
 both of these.
+
+A negative top is a *mark*: it notes where a value began in the text that is being remembered. That text is kept in cells too, one
+for each byte: the class of the byte, what was read before, and nothing else.
 """
 
 from __future__ import annotations
@@ -17,9 +20,13 @@ from numba import njit
 
 NO_STACK, EMPTY_STACK, ANY_STACKS = 0, 1, 2  # bits: a list ends in one of the sets 0..3
 FIRST_CELL = 4
-TOP, BELOW, REST = range(3)  # columns of Machine.stacks
+# Columns of Machine.stacks; MARKED: a mark is in one of the stacks; of a text, how many bytes it has.
+TOP, BELOW, REST, MARKED = range(4)
 STACKS, FRAMES, UNIONS = 0, 9, 12  # slot of Machine.counts: cells used; arrays that a union may find too small
 FULL_ARRAY = 8  # slot of Machine.counts
+NO_TEXT, EMPTY_TEXT = 0, 1  # nothing is remembered; it begins here. Longer texts are cells
+# Tops from there downwards: of marks by their place, of texts by the class of a byte.
+FIRST_MARK, FIRST_LETTER = -1, -(1 << 30)
 NO_ROOM = -1
 _UNKNOWN = -2
 _STEPS_PER_UNION = 4
@@ -60,9 +67,30 @@ def cell(machine, top, below, rest):
     machine.stacks[new, TOP] = top
     machine.stacks[new, BELOW] = below
     machine.stacks[new, REST] = rest
+    machine.stacks[new, MARKED] = _marked(machine, top, below, rest)
     machine.stack_table[slot] = new
     machine.counts[STACKS] = new + 1
     return new
+
+
+@njit(cache=True)
+def _marked(machine, top, below, rest):
+    if top <= FIRST_LETTER:
+        return np.int64(machine.stacks[below, MARKED]) + 1
+    marked = top <= FIRST_MARK or machine.stacks[below, MARKED] > 0 or machine.stacks[rest, MARKED] > 0
+    return np.int64(1 if marked else 0)
+
+
+@njit(cache=True)
+def mark(machine, text, stacks):
+    """A mark on each stack of a set: a value begins behind the text."""
+    return cell(machine, FIRST_MARK - machine.stacks[text, MARKED], stacks, NO_STACK)
+
+
+@njit(cache=True)
+def longer_text(machine, text, byte_class):
+    """The text and one more byte; NO_ROOM where it does not fit."""
+    return cell(machine, FIRST_LETTER - byte_class, text, NO_STACK)
 
 
 @njit(cache=True)
@@ -192,17 +220,24 @@ def has_empty(machine, stacks):
 
 @njit(cache=True)
 def tops(source, machine, stacks):
-    """A set of the source machine in another one, with any stacks below each top: (set or NO_ROOM, was anything cut?)."""
+    """A set of the source machine in another one, with any stacks below each top: (set or NO_ROOM, was anything cut?).
+
+    Where a top is a mark, nothing is kept: a machine of tops remembers no text.
+    """
     depth = 0
+    cut = False
     while stacks >= FIRST_CELL:
+        if source.stacks[stacks, TOP] <= FIRST_MARK:
+            cut = True
+            stacks = np.int64(source.stacks[stacks, REST])
+            continue
         if depth >= machine.frames.shape[0]:
             machine.counts[FULL_ARRAY] = FRAMES
             return np.int64(NO_ROOM), False
         machine.frames[depth, _FRAME_LEFT] = stacks
         depth += 1
         stacks = np.int64(source.stacks[stacks, REST])
-    found = np.int64(stacks)
-    cut = False
+    found = np.int64((stacks | ANY_STACKS) if cut else stacks)
     while depth > 0 and found != NO_ROOM:
         depth -= 1
         kept = machine.frames[depth, _FRAME_LEFT]

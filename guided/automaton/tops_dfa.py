@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from guided.automaton import kernels
 from guided.automaton.direct import direct
-from guided.automaton.kernels import CLASSES
+from guided.automaton.kernels import CLASSES, IS_OF_TOPS
 from guided.automaton.lazy_dfa import LazyDfa, new_machine
 
 
@@ -16,13 +16,15 @@ class TopsDfa(LazyDfa):
         self.budget = of.budget
         self.machine = new_machine(of.machine.delta.shape[1])
         self.machine.counts[CLASSES] = of.num_classes
+        self.machine.counts[IS_OF_TOPS] = 1
         self.machine = self.machine._replace(class_of=of.machine.class_of.copy())
         self.network = of.network
 
     def tops_of(self, state: int, without_base: bool) -> int:
         """The state here with the top of each stack of the other automaton's state and any stacks below; DEAD if there are only tops.
 
-        It reads what the other one reads until a call returns below what is kept; from there on it is marked ESCAPES.
+        It reads what the other one reads until a call returns below what is kept; from there on it is marked ESCAPES. It remembers
+        no text, so that it ends where a question (ASKS) would have to be answered.
 
         Args:
             without_base: of the stacks that the state's innermost rule was called with, which are below all others, nothing is kept.

@@ -10,6 +10,7 @@ import numpy as np
 
 from guided.automaton import snapshot
 from guided.automaton.kernels import (
+    ANSWERED,
     CLASSES,
     CONFIGS,
     FINAL,
@@ -18,15 +19,16 @@ from guided.automaton.kernels import (
     KIND,
     LABEL,
     NEXT,
+    REMEMBERED,
     STACK_SET,
     STACKS,
     STATE,
     TARGET,
 )
 from guided.automaton.lazy_dfa import new_machine
-from guided.automaton.network import BYTES, CALLS, RESUME
+from guided.automaton.network import ASK, BYTES, CALLS
 from guided.automaton.snapshot import Arrays
-from guided.automaton.stack_sets import BELOW, FIRST_CELL, REST, TOP
+from guided.automaton.stack_sets import BELOW, FIRST_CELL, FIRST_LETTER, MARKED, REST, TOP
 from guided.index.kernels import RANGES
 from guided.index.reach import READS_ALL
 from guided.index.rows import DENSE_COUNT, FILLED, LISTED, LONGEST_LIST, ROW_COUNT
@@ -104,22 +106,37 @@ def _network(arrays: Arrays) -> None:
     used_edges = arrays["edges"][:edges]
     kind, label = used_edges[:, KIND], used_edges[:, LABEL]
     _within(used_edges[:, NEXT], -1, edges, "edges")
-    _within(kind, 0, RESUME + 1, "edges")
+    _within(kind, 0, ASK + 1, "edges")
     _within(used_edges[:, TARGET], 0, states, "edges")
     _within(label[kind == BYTES], 0, byte_sets, "edges")
     _within(label[np.isin(kind, CALLS)], 0, rules, "edges")
     _within(arrays["rule_start"][:rules], -1, states, "rule_start")
-    _within(arrays["late_rules"], 0, rules, "late_rules")
+    _late_rules(arrays["late_rules"].tolist(), rules)
     _ends(used_edges[:, NEXT], "edges")
+
+
+def _late_rules(numbers: list[int], rules: int) -> None:
+    """Rules, and questions, which are negative, with the length of a text and its bytes."""
+    at = 0
+    while at < len(numbers):
+        if numbers[at] >= 0:
+            _true(numbers[at] < rules, "late_rules")
+            at += 1
+            continue
+        length = numbers[at + 1] if at + 1 < len(numbers) else -1
+        _true(0 <= length <= len(numbers) - at - 2, "late_rules")
+        _true(all(0 <= byte < 256 for byte in numbers[at + 2 : at + 2 + length]), "late_rules")
+        at += 2 + length
 
 
 def _machine(arrays: Arrays) -> None:
     counts = arrays["counts"]
     stacks, items, configs, classes = (int(counts[slot]) for slot in (STACKS, ITEMS, CONFIGS, CLASSES))
     states = int(arrays["mirrored"][0])
-    _true(FIRST_CELL <= stacks <= len(arrays["stacks"]) and arrays["stacks"].shape[1] == 3, "stacks")
+    _true(FIRST_CELL <= stacks <= len(arrays["stacks"]) and arrays["stacks"].shape[1] == 4, "stacks")
     _true(0 <= items <= len(arrays["items"]) and arrays["items"].shape[1] == 2, "items")
-    _true(arrays["flags"].shape[1] == 3, "flags")
+    _true(arrays["flags"].shape[1] == 4, "flags")
+    _true(arrays["texts"].shape == (len(arrays["flags"]), 2), "texts")
     room = min(len(arrays["config_begin"]) - 1, *(len(arrays[n]) for n in ("config_hash", "flags", "delta")))
     _true(0 < configs <= room, "counts")
     _true(len(arrays["flags"]) == len(arrays["delta"]) == len(arrays["config_hash"]), "flags")
@@ -132,7 +149,10 @@ def _machine(arrays: Arrays) -> None:
     _within(arrays["items"][:items, STATE], 0, states, "items")
     _within(arrays["items"][:items, STACK_SET], 0, stacks, "items")
     cells = arrays["stacks"][FIRST_CELL:stacks]
-    _within(cells[:, TOP], 0, states, "stacks")
+    _within(cells[:, TOP], FIRST_LETTER - classes + 1, states, "stacks")
+    _within(cells[:, MARKED], 0, stacks, "stacks")
+    _within(arrays["texts"][:configs, REMEMBERED], 0, stacks, "texts")
+    _within(arrays["texts"][:configs, ANSWERED], _LEAST_DELTA, configs, "texts")
     for column in (BELOW, REST):  # a cell is made of older ones
         _true(bool(((cells[:, column] >= 0) & (cells[:, column] < np.arange(FIRST_CELL, stacks))).all()), "stacks")
     _table(arrays["stack_table"], stacks, "stack_table")

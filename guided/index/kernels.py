@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from guided.automaton import kernels as automaton
-from guided.automaton.kernels import CONFIGS, DEAD, DONE, ESCAPES, FULL, expand, step
+from guided.automaton.kernels import ASKS, CONFIGS, DEAD, DONE, ESCAPES, FULL, expand, step
 from guided.index.reach import ENDLESS, MIXED, reach
 from guided.index.rows import (
     DENSE_COUNT,
@@ -84,7 +84,7 @@ def _open_ranges(machine, slices, path, slice_, state, ranges):
     above = np.empty(path.size, np.int32)  # the nodes of the current branch
     escaped = np.empty(path.size, np.bool_)
     path[0] = state
-    escaped[0] = machine.flags[state, ESCAPES]
+    escaped[0] = machine.flags[state, ESCAPES] or machine.flags[state, ASKS]
     size = 0
     written = 0  # so many nodes of the branch are in the ranges
     node = slices.begin[slice_]
@@ -95,7 +95,7 @@ def _open_ranges(machine, slices, path, slice_, state, ranges):
         if target != DEAD:
             above[depth] = node
             path[depth + 1] = target
-            escaped[depth + 1] = escaped[depth] or machine.flags[target, ESCAPES]
+            escaped[depth + 1] = escaped[depth] or machine.flags[target, ESCAPES] or machine.flags[target, ASKS]
             node += 1
             continue
         if escaped[depth]:

@@ -14,6 +14,7 @@ from guided.errors import LimitExceeded
 from guided.index.row_table import RowTable
 from guided.index.shortest import add_range_successors, add_successors
 from guided.index.stack_tops import StackTops
+from guided.index.targets import text_targets
 from guided.index.token_index import StateId, TokenIndex
 
 _MEMO_STATES = 1 << 16
@@ -48,6 +49,7 @@ class Overshoot:
 
     def _find(self, state: StateId) -> int:
         index = self._index
+        state = index.automaton.answered(state)
         index.mask(state)
         found = index.tops_of(state)
         if found is None:
@@ -61,10 +63,35 @@ class Overshoot:
             most = max(most, _longest(self._endings, _range_successors(index.table, state, ranges)))
         return most
 
-    def _most_bytes_of_tops(self, stack_tops: StackTops, tops: int) -> int:
-        if self._tops is not stack_tops or self._tops_endings is None:
+    def after_tops(self, state: StateId) -> tuple[np.ndarray, np.ndarray]:
+        """(int32[vocabulary]: the tops after each token, DEAD where they leave it open; int64[tops]: bytes after each of them at most).
+
+        For states that remember what was read, of which each token leads to another one.
+
+        Raises:
+            LimitExceeded: the automaton outgrew its limits.
+        """
+        found = self._index.tops_of(state)
+        assert found is not None, "what is remembered is below a mark"
+        stack_tops, tops = found
+        self._follow_tops(stack_tops)
+        targets = text_targets(stack_tops.automaton, self._index.vocabulary, tops)
+        if _longest(self._endings, np.array([state])) >= FAR:  # builds the rules on the way to its end
+            return targets, np.full(int(targets.max()) + 1, FAR)
+        lengths = np.zeros(int(targets.max()) + 1, np.int64)
+        reached = np.unique(targets[targets >= 0])
+        assert self._tops_endings is not None
+        lengths[reached] = self._tops_endings.lengths(reached) + self._endings.below(state)
+        return targets, lengths
+
+    def _follow_tops(self, stack_tops: StackTops) -> None:
+        if self._tops is not stack_tops:
             self._tops, self._tops_endings = stack_tops, TopsEndings(stack_tops.automaton, self._endings)
             self._known_tops = {}
+
+    def _most_bytes_of_tops(self, stack_tops: StackTops, tops: int) -> int:
+        self._follow_tops(stack_tops)
+        assert self._tops_endings is not None
         most = self._known_tops.get(tops)
         stack_tops.automaton.follow()
         if most is None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import DEAD, DONE, ESCAPES, EXPANDED, TEXT, expand
+from guided.automaton.kernels import ASKS, DEAD, DONE, ESCAPES, EXPANDED, TEXT, expand
 from guided.index.rows import VISITS
 from guided.index.slices import NUM_SLICED, QUOTED
 
@@ -117,7 +117,7 @@ def _read_character(network, machine, steps, slice_, unicode, state, following):
     there = np.empty(FRONTIER, np.int32)
     here[0] = state
     status = expand(network, machine, state)
-    if status != DONE or machine.flags[state, ESCAPES]:
+    if status != DONE or machine.flags[state, ESCAPES] or machine.flags[state, ASKS]:
         return status, MIXED
     count, dead, alive = _move_all(
         machine.delta, here, 1, steps.ascii_classes[slice_], steps.ascii_count[slice_], following, 0
@@ -136,7 +136,7 @@ def _read_character(network, machine, steps, slice_, unicode, state, following):
                     status = expand(network, machine, here[i])
                     if status != DONE:
                         return status, MIXED
-                if machine.flags[here[i], ESCAPES]:
+                if machine.flags[here[i], ESCAPES] or machine.flags[here[i], ASKS]:
                     return DONE, MIXED
             classes = steps.range_classes[byte_range]
             here_size, died, lived = _move_all(

@@ -58,6 +58,11 @@ class RowTable:
         """
         self.run(lambda: direct(kernels.fill_row)(*self.arrays(), state))
 
+    def share(self, row: int, state: int) -> None:
+        """Gives a state a row that another one has."""
+        self._cover_states()
+        self.rows.row_of[state] = row
+
     def mask(self, row: int) -> np.ndarray:
         """uint32[words] of a row, a view not to be written to."""
         place = self.rows.place[row]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from guided.automaton.kernels import DEAD
+from guided.automaton.kernels import ASKS, DEAD
 from guided.automaton.lazy_dfa import LazyDfa
 from guided.automaton.tops_dfa import TopsDfa
 from guided.index.kernels import RANGES
@@ -36,6 +36,7 @@ class StackTops:
         self.automaton = TopsDfa(dfa)
         self.table = RowTable(self.automaton, slices)
         self._settling: dict[int, bool] = {}
+        self._by_kind: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def of(self, state: int) -> int | None:
         """The tops of a state, with their row; None if they are all that there is.
@@ -75,6 +76,37 @@ class StackTops:
         """int32[2 n]: ranges of nodes whose tokens depend on what is below, as `kernels._walk` takes them."""
         begin = int(self.table.rows.notes[tops, RANGES])
         return _NOTHING_OPEN if begin == UNKNOWN else self.table.listed(begin)
+
+    def open_by_kind(self, tops: int) -> tuple[np.ndarray, np.ndarray]:
+        """`open_ranges`, those apart that come after a question: of states that remember, only they depend on what was read."""
+        known = self._by_kind.get(tops)
+        if known is None:
+            known = self._by_kind[tops] = self._sorted_by_kind(tops)
+        return known
+
+    def _sorted_by_kind(self, tops: int) -> tuple[np.ndarray, np.ndarray]:
+        machine, nodes = self.automaton.machine, self.table.slices.nodes
+        path, asked, above = [tops], [bool(machine.flags[tops, ASKS])], [0]
+        kinds: tuple[list[int], list[int]] = ([], [])
+        written = [0, 0]  # so many nodes of the branch are among the ranges of the kind
+        ranges = self.open_ranges(tops).tolist()
+        for node, end in zip(ranges[::2], ranges[1::2], strict=True):
+            while node < end:
+                byte, depth, subtree_end, _ = nodes[node].tolist()
+                written = [min(done, depth) for done in written]
+                target = int(machine.delta[path[depth], machine.class_of[byte]])
+                if target != DEAD:
+                    path[depth + 1 :], above[depth:] = [target], [node]
+                    asked[depth + 1 :] = [asked[depth] or bool(machine.flags[target, ASKS])]
+                    node += 1
+                    continue
+                kind = int(asked[depth])
+                for place in range(written[kind], depth):
+                    kinds[kind].extend((above[place], above[place] + 1))
+                written[kind] = depth
+                kinds[kind].extend((node, subtree_end))
+                node = subtree_end
+        return np.array(kinds[0], np.int32), np.array(kinds[1], np.int32)
 
     def use_budget(self, budget: Budget) -> None:
         """What the rows may cost from now on."""

@@ -1,4 +1,4 @@
-"""A state of an index that may still grow goes in, the state after each token comes out. Knows no batch."""
+"""A state of an automaton that may still grow goes in, the state after each token comes out. Knows no batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import numpy as np
 from numba import njit
 
 from guided.automaton.kernels import DEAD, DONE, UNKNOWN, step
+from guided.automaton.lazy_dfa import LazyDfa
 from guided.index.token_index import StateId, TokenIndex
+from guided.vocabulary import Vocabulary
 
 
 def token_targets(index: TokenIndex, state: StateId) -> np.ndarray:
@@ -15,17 +17,23 @@ def token_targets(index: TokenIndex, state: StateId) -> np.ndarray:
     Raises:
         LimitExceeded: the automaton outgrew its limits.
     """
-    vocabulary, dfa = index.vocabulary, index.automaton
-    trie = vocabulary.trie
-    targets = np.full(vocabulary.size, DEAD, np.int32)
-    path = np.empty(trie.max_depth + 1, np.int32)
-    walk = trie.byte, trie.depth, trie.subtree_end, trie.token_start, trie.token_ids, path
-    dfa.budget.restart()
-    dfa.run(lambda: _walk(dfa.network, dfa.machine, *walk, state, targets))
+    vocabulary = index.vocabulary
+    index.automaton.budget.restart()
+    targets = text_targets(index.automaton, vocabulary, state)
     for token in vocabulary.special_token_ids.values():  # the trie has text alone; grammars may name special tokens
         following = index.advance(state, token)
         if following is not None:
             targets[token] = following
+    return targets
+
+
+def text_targets(dfa: LazyDfa, vocabulary: Vocabulary, state: StateId) -> np.ndarray:
+    """The same for any automaton, special tokens left out."""
+    trie = vocabulary.trie
+    targets = np.full(vocabulary.size, DEAD, np.int32)
+    path = np.empty(trie.max_depth + 1, np.int32)
+    walk = trie.byte, trie.depth, trie.subtree_end, trie.token_start, trie.token_ids, path
+    dfa.run(lambda: _walk(dfa.network, dfa.machine, *walk, state, targets))
     return targets
 
 

@@ -6,7 +6,7 @@ of the batch that is masked with its rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -30,6 +30,7 @@ StateId = int
 
 _CHUNK = 512  # states that are filled between two looks at the clock
 _MEMO_MOVES = 1 << 17  # remembered (state, token) pairs
+_MEMO_ROWS = 64  # remembered rows of states that are alike but for what they remember
 _STORED_ROWS = ("row_of", "place", "dense", "lists")  # the parts of Rows that a file keeps
 
 
@@ -48,6 +49,7 @@ class TokenIndex:
         self._table = RowTable(dfa, slices_of(vocabulary))
         self._tops: StackTops | None = None  # made when a state with deep stacks is met
         self._moves: dict[int, StateId | None] = {}
+        self._likenesses: dict[Hashable, np.ndarray] = {}
         self._min_tokens: np.ndarray | None = None
 
     @classmethod
@@ -129,12 +131,35 @@ class TokenIndex:
     def _fill(self, state: StateId) -> None:
         """Computes the row of a state, where its stacks are deep by their tops first."""
         table, dfa = self._table, self._dfa
+        answered = dfa.answered(state)
+        if answered != state:
+            table.share(self.row_id(answered), state)
+            return
         found = self.tops_of(state)
         if found is None:
             table.fill(state)
             return
         stack_tops, tops = found
-        known, ranges = stack_tops.allowed(tops), stack_tops.open_ranges(tops)
+        if dfa.remembers(state):
+            self._fill_remembering(state, stack_tops, tops)
+        else:
+            self._complete(state, stack_tops.allowed(tops), stack_tops.open_ranges(tops))
+
+    def _fill_remembering(self, state: StateId, stack_tops: StackTops, tops: int) -> None:
+        """All but what comes after a question is the same for states that differ in what they remember alone."""
+        before, after = stack_tops.open_by_kind(tops)
+        key = tops, self._dfa.items_of(state)
+        known = self._likenesses.get(key)
+        if known is None:
+            if len(self._likenesses) >= _MEMO_ROWS:
+                self._likenesses.clear()
+            self._complete(state, stack_tops.allowed(tops), before)
+            known = self._likenesses[key] = self._table.mask(self._table.row_id(state)).copy()
+        self._complete(state, known, after)
+
+    def _complete(self, state: StateId, known: np.ndarray, ranges: np.ndarray) -> None:
+        """The row of a state that allows the known tokens, and perhaps others of some ranges of nodes."""
+        table, dfa = self._table, self._dfa
         table.run(
             lambda: direct(kernels.complete_row)(
                 dfa.network, dfa.machine, table.slices, table.rows, state, known, ranges
@@ -230,6 +255,7 @@ class TokenIndex:
         kept = self._dfa.forget_all_but(np.array(states, np.int64))
         self._table = RowTable(self._dfa, self._table.slices)
         self._tops = None
+        self._likenesses.clear()
         self._moves.clear()
         return kept.tolist()
 

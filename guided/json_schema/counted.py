@@ -56,6 +56,22 @@ class CountedLanguage:
         enough = count + self._shortest[state] >= self.least
         return -1 if enough and 0 <= longest <= self.most - count else count
 
+    def words(self, most: int) -> list[str] | None:
+        """All strings, the shortest first; None where there are more than `most`."""
+        found: list[str] = []
+        begun = [(0, "")] if self.can_end(0, 0) else []
+        while begun:
+            found += [text for state, text in begun if self.accepts(state, len(text))]
+            longer: list[tuple[int, str]] = []
+            for state, text in begun:
+                for target, characters in self.dfa.out(state):
+                    if self.can_end(target, len(text) + 1):
+                        if len(found) + len(longer) + len(characters) > most:  # each of them has an end of its own
+                            return None
+                        longer += [(target, text + chr(character)) for character in characters]
+            begun = longer
+        return found if len(found) <= most else None
+
     def has_other_endings(self, state: int, endings: set[str]) -> bool:
         """Does some string that is none of `endings` lead from a state to the end? Lengths are not looked at."""
         if self._longest[state] < 0:

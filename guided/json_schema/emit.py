@@ -17,6 +17,8 @@ from guided.automaton.network import ByteSet, Network
 from guided.errors import LimitExceeded
 from guided.json_schema.arrays import ArrayShape
 from guided.json_schema.completion import plainly_ends
+from guided.json_schema.emit_apart import Apart
+from guided.json_schema.emit_distinct import DistinctItems
 from guided.json_schema.emit_unique import UniqueItems
 from guided.json_schema.formulas import Goal
 from guided.json_schema.keywords import TYPES
@@ -39,6 +41,7 @@ from guided.json_schema.progress import (
 from guided.json_schema.reading import Shape
 from guided.json_schema.string_text import StringText
 from guided.json_schema.strings import StringShape
+from guided.json_schema.unique import has_few_sets
 from guided.json_schema.whitespace import LINE, Style, Whitespace
 
 _ANY_NAME = CharDfa.everything()
@@ -57,6 +60,7 @@ class Emitter:
         encoder = JsonStringEncoder(self.network, unicode_escapes=options.get("escapes") != "needed")
         self.strings = StringText(self.network, encoder, normal_form.languages)
         self.numbers = NumberText(self.network)
+        self.apart = Apart(self)
         self.end = self.network.state(
             final=True
         )  # where rules end; has no edges, so calls to it are calls in last position
@@ -96,7 +100,7 @@ class Emitter:
 
     def _leaf_rule(self, goal: Goal) -> int:
         """A rule that reads a value that is no container; equal ones share it, wherever they are."""
-        shapes = self._shapes(goal)
+        shapes = self.shapes(goal)
         known = self._leaves.get(shapes)
         if known is None:
             match shapes:
@@ -107,13 +111,13 @@ class Emitter:
             self._leaves[shapes] = known
         return known
 
-    def _shapes(self, goal: Goal) -> tuple[Shape, ...]:
+    def shapes(self, goal: Goal) -> tuple[Shape, ...]:
         """Everything that a value may be."""
         alternatives, has_value = self.normal_form.alternatives, self.normal_form.has_value
         return tuple(shape for kind in TYPES for shape in alternatives(goal, kind) if has_value(shape))
 
     def _build_goal(self, goal: Goal, style: Style) -> int:
-        return self._build_value(self._shapes(goal), style)
+        return self._build_value(self.shapes(goal), style)
 
     def _has_containers(self, goal: Goal) -> bool:
         """May the value be an array or object, written in a style of its own?"""
@@ -139,13 +143,20 @@ class Emitter:
             case StringShape():
                 self.network.call(start, self.strings.quoted(shape), self.end)
             case ArrayShape() if shape.unique and shape.max_items not in (0, 1):
-                UniqueItems(self, shape).emit(start, style)
+                if has_few_sets(shape, self.normal_form):
+                    UniqueItems(self, shape).emit(start, style)
+                else:
+                    DistinctItems(self, shape, style).add(start, frozenset(), self.end)
             case ArrayShape():
                 self._container(start, b"[]", _Items(self, shape), style)
             case ObjectShape():
                 self._container(start, b"{}", _Properties(self, shape), style)
 
     # --- containers -------------------------------------------------------------------------------------------------
+
+    def writer(self, shape: ArrayShape | ObjectShape) -> _Writer:
+        """The members of a container shape."""
+        return _Items(self, shape) if isinstance(shape, ArrayShape) else _Properties(self, shape)
 
     def _container(self, start: int, brackets: bytes, writer: _Writer[State], style: Style) -> None:
         progress = writer.progress
@@ -225,9 +236,16 @@ class Emitter:
         known = writer.written.get((inner, following))
         if known is None:
             known = writer.written[(inner, following)] = self.network.state()
-            build = partial(self._build_rest, writer, brackets, inner, following)
-            rest = self.late(build, _is_usual(inner) and writer.is_foreseen(following))
-            self.network.call(known, rest, self.end)
+            self.network.call(known, self.rest_rule(writer, brackets, inner, following), self.end)
+        return known
+
+    def rest_rule(self, writer: _Writer[State], brackets: bytes, inner: Style, state: State) -> int:
+        """A rule that reads what is left after a member."""
+        known = writer.rests.get((inner, state))
+        if known is None:
+            build = partial(self._build_rest, writer, brackets, inner, state)
+            rest = self.late(build, _is_usual(inner) and writer.is_foreseen(state))
+            known = writer.rests[(inner, state)] = rest
         return known
 
     def _build_rest(self, writer: _Writer[State], brackets: bytes, inner: Style, state: State) -> int:
@@ -250,6 +268,13 @@ class Emitter:
             known = self._names[name] = self.network.rule()
             self.network.define(known, self.strings.word(name))
         return known
+
+    def named(self, source: int, name: str, inner: Style) -> int:
+        """The state before the value of a property whose name begins at source, after its first quote."""
+        named, before_value = self.network.state(), self.network.state()
+        self.network.call(source, self.name_rule(name), named)
+        self.whitespace.colon(named, inner, before_value)
+        return before_value
 
     def member_rule(self, name: int, goal: Goal, inner: Style) -> int:
         """A rule that reads a property after its first quote: by the rule of its name, a colon and a value.
@@ -283,6 +308,7 @@ class _Writer(ABC, Generic[State]):
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
         self.written: dict[tuple, int] = {}  # (style, state) -> the network's state after a member
+        self.rests: dict[tuple, int] = {}  # (style, state) -> the rule that goes on there
         self.chosen: dict[tuple, int | None] = {}  # (style, state) -> where a member of a chain goes on
         self._live: dict[State, bool] = {}
 

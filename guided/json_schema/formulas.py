@@ -56,7 +56,7 @@ def value_key(value: Any) -> Any:
         return (value,)
     if isinstance(value, (int, float)):
         return exact(value)
-    if isinstance(value, str):
+    if isinstance(value, (str, Fraction)):
         return value
     if isinstance(value, list):
         return ("array", *map(value_key, value))

@@ -30,6 +30,15 @@ class Prefix:
     before: int
     after: int | None
 
+    def longer(self, character: str) -> Prefix:
+        """One digit or the point more."""
+        if character == POINT:
+            return Prefix(self.negative, self.digits, self.before, 0)
+        digits = self.digits * 10 + int(character)
+        if self.after is None:
+            return Prefix(self.negative, digits, self.before + 1, None)
+        return Prefix(self.negative, digits, self.before, self.after + 1)
+
 
 def spellings(value: Fraction) -> set[str]:
     """The texts of one number: as an integer, as `repr` writes the float, and without an exponent where that is short."""
@@ -37,7 +46,7 @@ def spellings(value: Fraction) -> set[str]:
     if value.denominator == 1:
         texts |= {str(value), f"{value}.0"} if len(str(value)) <= MOST_INTEGER_DIGITS + 40 else {str(value)}
     else:
-        texts.add(_decimal(value))
+        texts.add(decimal(value))
     try:
         number = float(value)
     except OverflowError:
@@ -50,7 +59,7 @@ def spellings(value: Fraction) -> set[str]:
     return texts
 
 
-def _decimal(value: Fraction) -> str:
+def decimal(value: Fraction) -> str:
     """A decimal fraction without an exponent."""
     places = decimal_places(value)
     scaled = abs(value) * 10**places

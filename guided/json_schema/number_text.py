@@ -40,7 +40,9 @@ class NumberText:
         known = self._rules.get(shape)
         if known is None:
             part = number_part(shape)
-            known = _LateNumber(self.network, shape).rule() if part is None else self.network.include(part)
+            known = (
+                LateNumber(self.network, NumberSpelling(shape)).rule() if part is None else self.network.include(part)
+            )
             self._rules[shape] = known
         return known
 
@@ -191,12 +193,12 @@ def _any_powers(powers: tuple[int, ...]) -> set[str]:
     return {f"{sign}{abs(power):0{width}d}" for power in powers for width in (1, 2) for sign in _signs(power)}
 
 
-class _LateNumber:
+class LateNumber:
     """The rules of one shape, each for what a kind of prefix leaves to do."""
 
-    def __init__(self, network: Network, shape: NumberShape) -> None:
+    def __init__(self, network: Network, spelling: NumberSpelling) -> None:
         self.network = network
-        self.spelling = NumberSpelling(shape)
+        self.spelling = spelling
         self.end = network.state(final=True)
         self._rules: dict[tuple, int] = {}
         self._powers_of: dict[tuple[int, ...], int] = {}
@@ -212,7 +214,8 @@ class _LateNumber:
             self.network.edge(start, _MINUS, below)
         return start
 
-    def _after(self, prefix: Prefix) -> int:
+    def rest(self, prefix: Prefix) -> int:
+        """A rule that reads what may follow a prefix."""
         key = self.spelling.key(prefix)
         known = self._rules.get(key)
         if known is None:
@@ -233,7 +236,7 @@ class _LateNumber:
         """The digits and the point that may follow; are there any?"""
         by_rule: dict[int, ByteSet] = {}
         for character, following in self.spelling.moves(prefix):
-            rule = self._after(following)
+            rule = self.rest(following)
             by_rule[rule] = by_rule.get(rule, 0) | 1 << ord(character)
         for rule, symbols in by_rule.items():
             after = self.network.state()

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from guided.errors import LimitExceeded, Unsatisfiable
-from guided.json_schema.arrays import ArrayShape
 from guided.json_schema.contradiction import find_contradiction
 from guided.json_schema.formulas import Formulas, Goal
 from guided.json_schema.keywords import TYPES, innermost_first, reachable, undeclared_names
 from guided.json_schema.normal_form import NormalForm
 from guided.json_schema.references import Document, Node
-from guided.json_schema.unique import refuse_containers
 from guided.limits import Budget
 
 
@@ -44,11 +42,6 @@ def prepare(schema: Any, options: Mapping[str, str], budget: Budget) -> Prepared
     formulas = Formulas()
     normal_form = NormalForm(formulas, budget, declared_only)
     normal_form.mentions = undeclared_names(nodes)
-    for node in nodes:
-        if node.schema.get("uniqueItems"):
-            for shape in normal_form.expand(formulas.schema(node), "array"):
-                assert isinstance(shape, ArrayShape)
-                refuse_containers(shape, normal_form, f"{node.pointer}/uniqueItems")
     root = formulas.goal([formulas.schema(document.root)])
     try:
         satisfiable = normal_form.satisfiable(root)

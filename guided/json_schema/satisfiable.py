@@ -8,7 +8,7 @@ from guided.json_schema.arrays import ArrayShape
 from guided.json_schema.completion import plainly_ends
 from guided.json_schema.objects import ObjectShape
 from guided.json_schema.progress import ArrayProgress, ObjectProgress, reaches_end
-from guided.json_schema.unique import can_fill
+from guided.json_schema.unique import can_fill, values_of
 
 if TYPE_CHECKING:
     from guided.json_schema.normal_form import NormalForm
@@ -22,7 +22,9 @@ def array_has_value(shape: ArrayShape, normal_form: NormalForm) -> bool:
     goal = normal_form.formulas.goal
     if shape.unique and shape.min_items > 1:
         goals = [goal(shape.formulas_at(position)) for position in range(shape.min_items)]
-        return all(map(normal_form.satisfiable, goals)) and can_fill(goals, frozenset(), normal_form)
+        return all(map(normal_form.satisfiable, goals)) and can_fill(
+            goals, frozenset(), lambda goal: values_of(goal, normal_form)
+        )
     positions = range(min(shape.min_items, shape.regular_from + 1))
     return all(normal_form.satisfiable(goal(shape.formulas_at(position))) for position in positions)
 

@@ -35,6 +35,7 @@ class StringText:
         self.end = network.state(final=True)
         self._rules: dict[Hashable, int] = {}
         self._counted: dict[tuple[int, int | None], int] = {}
+        self._walks: dict[CountedLanguage, _Walk] = {}
 
     def quoted(self, shape: StringShape) -> int:
         """A rule that reads a string of the shape, quotes included."""
@@ -58,6 +59,21 @@ class StringText:
             known = _AnyBut(self, but).start() if plain else _Walk(self, counted, but).start()
             self._rules[(language, but)] = known
         return known
+
+    def rest(self, language: CountedLanguage, state: int, count: int) -> int:
+        """A rule that reads what is left of a string of a language that led to a state in so many characters, and the last quote."""
+        known = self._walks.get(language)
+        if known is None:
+            known = self._walks[language] = _Walk(self, language)
+        return known.rest(state, count)
+
+    def character(self, source: int, characters: CharSet, target: int) -> None:
+        """From source to target over one character of a set. Those that encoders write in one way are written in that way."""
+        once = characters - _SPELT_OTHERWISE
+        if once:
+            self.network.edge(source, byte_set(once), target)
+        if len(once) < len(characters):
+            self.encoder.char(source, characters & _SPELT_OTHERWISE, target)
 
     def word(self, text: str) -> int:
         """The states of one fixed string after its first quote; returns the first."""
@@ -185,6 +201,10 @@ class _Walk:
     def start(self) -> int:
         """A rule that reads the whole string, but not the opening quote."""
         return self._rule(_Place(0, 0, "" if self.but else None))
+
+    def rest(self, state: int, count: int) -> int:
+        """See `StringText.rest`."""
+        return self._rule(_Place(state, count, None))
 
     def _rule(self, place: _Place) -> int:
         """A rule that reads the rest of the string and the closing quote."""

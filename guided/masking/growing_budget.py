@@ -98,14 +98,17 @@ class GrowingCompletions:
         fits = np.zeros(len(targets) + 1, np.bool_)  # the last stands for tokens that are not allowed
         fits[:-1] = lengths <= tokens_after
         most_bytes = max(tokens_after, 0) * self._speller.longest_token
-        asked = np.flatnonzero(~fits[:-1] & (lengths < FAR) & (lengths % NOT_ALONE <= most_bytes))
+        asked = np.flatnonzero(~fits[:-1] & (lengths < FAR) & (lengths % NOT_ALONE <= most_bytes) & (targets >= 0))
         for i in asked[np.argsort(lengths[asked], kind="stable")][:_MOST_SPELT].tolist():
             plan = self.plan(int(targets[i]))
             fits[i] = plan is not None and len(plan) <= tokens_after
         return packed(fits[number_of])
 
     def _after(self, state: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(int32[vocabulary]: number of each token's target, int64[n]: the targets, int64[n]: `Endings.lengths` of them)."""
+        """(int32[vocabulary]: number of each token's target, int64[n]: the targets, int64[n]: `Endings.lengths` of them).
+
+        Where each token leads to a target of its own, they are not told apart further than their tops: -1 stands for such a target.
+        """
         known = self._targets.get(state)
         if known is None:
             if len(self._targets) >= _MEMO_STATES:
@@ -115,6 +118,11 @@ class GrowingCompletions:
         return known
 
     def _find_after(self, state: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        automaton = self._index.automaton
+        state = automaton.answered(state)
+        if automaton.remembers(state):
+            of_token, lengths_of = self._overshoot.after_tops(state)
+            return of_token, np.full(len(lengths_of), -1), lengths_of
         of_token = token_targets(self._index, state)
         number_of_state = np.full(int(of_token.max()) + 2, -1, np.int32)  # the last is for DEAD, which is -1
         number_of_state[of_token] = 0

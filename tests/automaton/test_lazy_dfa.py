@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -189,3 +190,62 @@ def test_what_nests_without_a_bound_is_seen_to_be_endless(recursive, endless):
     for _ in range(30):
         state = max(dfa.step(state, ord("a")), dfa.start)
     assert dfa.is_endless is endless
+
+
+def distinct_words() -> Network:
+    """Words of a and b with commas between them, none of them written twice; each is told apart by the text since its mark."""
+    network = Network()
+    end = network.state(final=True)
+    letters = network.rule(lambda: _some_letters(network))
+
+    def word(written: frozenset[bytes]) -> int:
+        start, marked, read, after, closed = (network.state() for _ in range(5))
+        network.mark(start, marked)
+        network.call(marked, letters, read)
+        network.edge(read, byte_set(b","), after)
+        network.ask(after, lambda text: following(written, text.rstrip(b",")), network.state())
+        network.edge(read, byte_set(b"."), closed)
+        network.forget(closed, end)
+        return start
+
+    def following(written: frozenset[bytes], text: bytes) -> int:
+        return network.state() if text in written else word(written | {text})
+
+    network.root = network.rule(lambda: word(frozenset()))
+    return network
+
+
+def _some_letters(network: Network) -> int:
+    start, end = network.state(), network.state(final=True)
+    network.edge(start, byte_set(b"ab"), end)
+    network.edge(end, byte_set(b"ab"), end)
+    return start
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=6))
+def test_what_was_read_since_a_mark_decides_what_comes(words):
+    text = ",".join(words).encode()
+    begun = len(set(words[:-1])) == len(words) - 1  # of the last word nothing is asked
+    network = distinct_words()
+    assert LazyDfa(network, Budget()).matches(text + b".") == begun
+    assert ReferenceMachine(distinct_words()).matches(text + b".") == begun
+
+
+def test_a_question_is_put_when_something_is_read_after_it():
+    network = distinct_words()
+    dfa = LazyDfa(network, Budget())
+    states = {dfa.advance(dfa.start, word + b",") for word in (b"a", b"b", b"ab")}
+    assert len(states) == 3 and DEAD not in states
+    asked = [late for late in network.late_rules if isinstance(late, tuple)]
+    assert asked == []
+    dfa.step(states.pop(), ord("a"))
+    assert len([late for late in network.late_rules if isinstance(late, tuple)]) == 1
+
+
+def test_states_that_remember_are_kept_when_others_are_forgotten():
+    dfa = LazyDfa(distinct_words(), Budget())
+    kept, asking = dfa.forget_all_but(np.array([dfa.advance(dfa.start, b"a,b"), dfa.advance(dfa.start, b"a,b,")]))
+    assert dfa.remembers(kept)
+    assert dfa.advance(kept, b",a,b.") == DEAD
+    assert dfa.is_accepting(dfa.advance(asking, b"ab."))

@@ -150,10 +150,12 @@ is what the high percentiles show.
 
 - References to documents that the request does not carry (`$ref` is never fetched; the published metaschemas are at hand), and
   `$schema` of a metaschema that is not known, if the letter of the standard is asked for.
-- `uniqueItems` where items may be arrays or objects, stand beside `contains`, or have a pattern and bounds of their length. To tell
-  arrays or objects apart exactly, a configuration would carry all that was written of them, see below.
 - A reference that leads back to itself without reading anything; schemas that no value satisfies, with a pointer.
 - Nesting and branching beyond the limits (`guided.Limits`).
+
+## What is not enforced
+
+`not` around `uniqueItems` asks for two items at least, but does not make any two of them equal.
 
 ## What is narrowed
 
@@ -161,18 +163,13 @@ Everything that is generated is valid; these valid texts are not generated:
 
 - Object members come in schema order (unless `property_order="any"`), no name twice, others after the listed ones. Whether
   *unknown* names repeat is not tracked: a repeated unknown name is read by JSON parsers as its last value.
-- In names that the schema does not list, and in `uniqueItems`, printable ASCII is not escaped. With `escapes="needed"` nothing is that
-  JSON does not want escaped.
+- In names that the schema does not list, and in a string that begins like another one of the same array with `uniqueItems`, printable
+  ASCII is not escaped. With `escapes="needed"` nothing is that JSON does not want escaped.
 - Whitespace is what the option says: by default what `json.dumps` writes, on one line or indented by 1 to 4 spaces or a tab.
 - Integer parts have at most 60 digits, fractions 24. Exponents: under bounds or `multipleOf`, those of whole powers of ten in range.
 - `\\d`, `\\w`, `\\s` and their complements in patterns: texts that satisfy both ECMA-262's reading and Python's.
-- Strings in `uniqueItems`, unless they are 500 or fewer that can be listed: two different strings count as equal if their fingerprints
-  are, which happens to one pair in 1,021; where items have a pattern or format, one in 101; where they have a `maxLength`, one in
-  31 of the pairs of the same length. Printable ASCII counts by five bits of each character, so that "a" is like "A"; what lies beyond
-  ASCII is all alike, so that "红" and "蓝" are not told apart. Numbers, listed strings and literals are told apart exactly. Why not
-  exactly: a mask looks at every text that a token of the vocabulary begins, and if a state says what was written, each of these texts
-  (274,520 for Llama-3) is a state of its own, for every item of the array anew. Sixteen classes beyond ASCII were tried: each is one
-  more call from every place of such a string, and the longest masks took twice as long.
+- Numbers after the first in an array with `uniqueItems` have no exponent. All values are told apart exactly: strings in any spelling, 1 and
+  1.0, objects in whatever order their properties stand.
 - Formats: internationalised host names and mailboxes (`xn--...` and beyond ASCII); host names of more than ten labels; leap seconds
   with offsets that are no quarters of an hour; regular expressions with named groups or more than three levels of groups.
 - Draft 4 integers are written without a fraction, as that draft has them.
