@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 
 from guided.compiler import compile
@@ -48,7 +49,10 @@ def estimate_tokens(
 
     Raises:
         ConstraintError: the schema is refused.
+        TypeError: the constraint is not a schema.
     """
+    if constraint.kind != "json":
+        raise TypeError(f"the tokens of a JSON Schema are estimated, not those of a {constraint.kind}")
     limits = limits or Limits()
     prepared = prepare(constraint.value, constraint.options, Budget(limits))
     indent = None if constraint.options.get("whitespace") == "compact" else 2
@@ -80,10 +84,16 @@ def _tokens_of(prepared: Prepared, vocabulary: Vocabulary, indent: int | None, b
 
 def greedy_count(data: bytes, vocabulary: Vocabulary) -> int:
     """Tokens of a byte string if each is the longest that fits."""
-    pieces = {piece for piece in vocabulary.token_bytes if piece}
-    longest = max(map(len, pieces))
+    pieces, longest = _pieces(vocabulary)
     count = position = 0
     while position < len(data):
         width = next((w for w in range(longest, 0, -1) if data[position : position + w] in pieces), 1)
         position, count = position + width, count + 1
     return count
+
+
+@lru_cache(maxsize=4)
+def _pieces(vocabulary: Vocabulary) -> tuple[frozenset[bytes], int]:
+    """What tokens spell, and the bytes of the longest; to collect them takes longer than to use them."""
+    pieces = frozenset(piece for piece in vocabulary.token_bytes if piece)
+    return pieces, max(map(len, pieces))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from argparse import Namespace
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from fastapi import FastAPI
 from vllm.config import VllmConfig
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _ENGINE_SECONDS = 4.0  # for its processes to end by themselves, when nothing runs any more
+_PATIENCE_SECONDS = 15.0  # kernels that are there are loaded in less
 EXAMPLE_PROMPT = "The migration failed and customers were logged out. What is the sentiment?"
 
 
@@ -62,6 +64,7 @@ async def serve(settings: Settings, keys: KeyRing, args: Namespace, progress: Pr
         1
     ) as beside:  # the engine starts in processes of its own; this one would only wait for them
         preparing = beside.submit(prepare_compilation, settings, config)
+        tell_of_compilation(preparing, progress)
         engine = start_engine(engine_args, config, load := Load())
     if not engine_args.disable_log_stats:  # which tell of its steps
         engine.stall = Stall(load, settings.engine_stall_seconds)
@@ -136,6 +139,15 @@ def start_engine(engine_args: AsyncEngineArgs, config: VllmConfig, load: Load) -
         disable_log_stats=engine_args.disable_log_stats,
         stat_loggers=None if engine_args.disable_log_stats else [load.logger],  # one would turn the statistics on
     )
+
+
+def tell_of_compilation(preparing: Future[CompileService], progress: Progress) -> None:
+    """The first start of an installation compiles for minutes, and says so."""
+    said = "compiling kernels for this machine, once; this takes a minute or two"
+    notice = threading.Timer(_PATIENCE_SECONDS, progress.say, [said])
+    notice.daemon = True
+    notice.start()
+    preparing.add_done_callback(lambda _: notice.cancel())
 
 
 def prepare_compilation(settings: Settings, config: VllmConfig) -> CompileService:

@@ -28,3 +28,8 @@ def test_an_index_with_an_end_is_closed():
 def test_an_answer_without_an_end_is_estimated():
     estimate = estimate_tokens(guided.Constraint.json_schema(True), VOCABULARY)
     assert estimate.most is None and not estimate.is_exact and 0 < estimate.fewest <= estimate.typical
+
+
+def test_only_answers_to_schemas_are_estimated():
+    with pytest.raises(TypeError, match="not those of a regex"):
+        estimate_tokens(guided.Constraint.regex("[0-9]{3}"), VOCABULARY)
