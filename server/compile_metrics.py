@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from guided.cache.store import REMOTE
+from guided.cache import REMOTE
 from server.compile_service import COMPILED, DISK, MEMORY, CompileService
 
 

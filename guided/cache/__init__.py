@@ -4,6 +4,17 @@ from guided.cache.address import generation, is_digest
 from guided.cache.disk import Disk, default_folder
 from guided.cache.memory import Memory
 from guided.cache.remote import Remote, RemoteOptions
-from guided.cache.store import Found, Store
+from guided.cache.store import REMOTE, Found, Store
 
-__all__ = ["Disk", "Found", "Memory", "Remote", "RemoteOptions", "Store", "default_folder", "generation", "is_digest"]
+__all__ = [
+    "REMOTE",
+    "Disk",
+    "Found",
+    "Memory",
+    "Remote",
+    "RemoteOptions",
+    "Store",
+    "default_folder",
+    "generation",
+    "is_digest",
+]

@@ -180,7 +180,9 @@ def test_a_budget_that_fits_no_answer_fails_the_request(vocabulary):
 
 def test_where_no_completion_is_found_in_time_the_budget_is_given_up(monkeypatch, caplog):
     every_byte = Vocabulary.from_tokens(PIECES, eos_ids=[STOP])
-    index = guided.compile(GROWING[2], every_byte)
+    names = [f"p{number}" for number in range(60)]  # more rules than are built before anybody asks
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": names}
+    index = guided.compile(guided.Constraint.json_schema(schema), every_byte)
     masker = BatchMasker(every_byte)
     fit = masker._fits.of(index)
     monkeypatch.setattr(fit._endings, "_seconds", -1.0)
