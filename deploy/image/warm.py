@@ -14,6 +14,7 @@ from types import ModuleType
 
 import guided
 import server
+from guided.explain import characters
 
 NOT_HERE = "bedrock"  # an image of its own
 
@@ -40,6 +41,7 @@ for package in (guided, server):
         if module.name.rpartition(".")[2] != "__main__" and NOT_HERE not in module.name.split("."):
             importlib.import_module(module.name)
 guided.warm_up()
+characters.warm()
 cached = sum(name.endswith(".nbc") for _, _, names in os.walk(os.environ["NUMBA_CACHE_DIR"]) for name in names)
 print(f"Python {sys.version.split()[0]}, {cached} compiled kernels cached")
 if not cached:

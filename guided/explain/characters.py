@@ -16,6 +16,8 @@ from numba import njit
 from guided.automaton.charset import CharSet
 from guided.automaton.kernels import CONFIGS, DEAD, DONE, EXPANDED, expand
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.network import Network
+from guided.limits import Budget, Limits
 
 _SPECIAL = 0xFF  # around the name of a special token, see `network.special_token_bytes`
 _AHEAD = 256  # states expanded by one kernel call
@@ -45,6 +47,17 @@ class Moves:
     def allowed(self) -> CharSet:
         """Every character that may come next."""
         return CharSet.from_ranges(bounds for characters, _ in self.characters for bounds in characters.ranges)
+
+
+def warm() -> None:
+    """Compiles or loads the kernel, so that nobody who asks for a picture or a typical answer waits for it."""
+    network = Network()
+    network.root = network.rule()
+    start = network.state()
+    network.literal(start, b"a", network.state(final=True))
+    network.define(network.root, start)
+    dfa = LazyDfa(network, Budget(Limits(seconds=600)))
+    CharacterView(dfa).moves(dfa.start)
 
 
 class CharacterView:

@@ -23,6 +23,7 @@ from typing import Any
 from guided.cache import Disk, Remote, Store, generation
 from guided.cache.remote import RemoteOptions
 from guided.compiler import warm_up, writable_network
+from guided.explain import characters
 from guided.limits import Limits
 from guided.vocabulary import Vocabulary
 from guided.workers.jobs import Jobs
@@ -64,6 +65,7 @@ def collect_rarely() -> None:
 def _compiling(settings: Message) -> Jobs:
     vocabulary = _vocabulary(settings["vocabulary"])
     warm_up(vocabulary)
+    characters.warm()
     return Jobs(vocabulary, _store(settings, vocabulary), Limits(**settings["limits"]))
 
 
