@@ -256,6 +256,4 @@ def set_environment() -> None:
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB; read by the CPU build only
-    os.environ.setdefault(
-        "VLLM_USE_V2_MODEL_RUNNER", "0"
-    )  # the V1 runner can measure pressure and go on with answers that were broken off
+    os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")  # under the V1 runner answers that were broken off go on
