@@ -35,7 +35,7 @@ class ArrayShape:
         spans: conditions on items by position.
         counts: conditions on the number of items of a kind.
         min_items, max_items: bounds of the length; None is no bound.
-        unique: no two items are equal; repeated: some two are.
+        unique: no two items are equal; repeated: some two are, which is told apart but not generated.
         evaluated: items that some keyword has looked at, for `unevaluatedItems`: the number of leading ones (None: all)...
         evaluated_kinds: ...and the formulas of `contains` whose matches count as evaluated.
     """

@@ -118,6 +118,9 @@ class NormalForm:
         match shape:
             case StringShape():
                 return self.languages.has_member(shape)
+            case ArrayShape() if shape.repeated:
+                self._lowest = -1  # it may have values, but they are not generated: no is not final
+                return False
             case ArrayShape():
                 return array_has_value(shape, self)
             case ObjectShape():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from guided.errors import LimitExceeded, Unsatisfiable
+from guided.errors import LimitExceeded, Unsatisfiable, UnsupportedKeyword
 from guided.json_schema.contradiction import find_contradiction
 from guided.json_schema.formulas import Formulas, Goal
 from guided.json_schema.keywords import TYPES, innermost_first, reachable, undeclared_names
@@ -49,9 +49,18 @@ def prepare(schema: Any, options: Mapping[str, str], budget: Budget) -> Prepared
         _work_out(document.root, normal_form)
         satisfiable = normal_form.satisfiable(root)
     if not satisfiable:
+        _refuse_repetition(nodes, root)
         message, pointer = find_contradiction(root, normal_form)
         raise Unsatisfiable(message, pointer=pointer)
     return Prepared(nodes, normal_form, root)
+
+
+def _refuse_repetition(nodes: tuple[Node, ...], root: Goal) -> None:
+    """Raises UnsupportedKeyword where there may be values, and only such that `not` around `uniqueItems` asks for."""
+    unique = next((node for node in nodes if node.schema.get("uniqueItems")), None)
+    if root.verdict is None and unique is not None:
+        message = "arrays with equal items, which not around uniqueItems asks for, are not generated, and nothing else is left"
+        raise UnsupportedKeyword(message, keyword="uniqueItems", pointer=f"{unique.pointer}/uniqueItems")
 
 
 def _work_out(root: Node, normal_form: NormalForm) -> None:

@@ -70,8 +70,7 @@ def _list(shape: Shape, normal_form: NormalForm, most: int, inside: frozenset[Go
             words = normal_form.languages.counted(shape).words(most)
             return None if words is None else list[Key](words)
         case ArrayShape():
-            progress = ArrayProgress(shape, normal_form)
-            return None if shape.repeated else _list_members(progress, normal_form, most, inside)
+            return _list_members(ArrayProgress(shape, normal_form), normal_form, most, inside)
         case ObjectShape():
             return _list_members(ObjectProgress(shape, normal_form), normal_form, most, inside)
     return None

@@ -170,16 +170,14 @@ text.
 - A reference that leads back to itself without reading anything; schemas that no value satisfies, with a pointer.
 - Nesting and branching beyond the limits (`guided.Limits`).
 
-## What is not enforced
-
-`not` around `uniqueItems` asks for two items at least, but does not make any two of them equal.
-
 ## What is narrowed
 
 Everything that is generated is valid; these valid texts are not generated:
 
 - Object members come in schema order (unless `property_order="any"`), no name twice, others after the listed ones. Whether
   *unknown* names repeat is not tracked: a repeated unknown name is read by JSON parsers as its last value.
+- Arrays with equal items are not generated where `not`, `oneOf` or `if` around `uniqueItems` asks for them; if nothing else is left, it is
+  refused.
 - In names that the schema does not list, and in a string that begins like another one of the same array with `uniqueItems`, printable
   ASCII is not escaped. With `escapes="needed"` nothing is that JSON does not want escaped.
 - Whitespace is what the option says: by default what `json.dumps` writes, on one line or indented by 1 to 4 spaces or a tab.

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from guided.automaton.kernels import DEAD
 from guided.automaton.lazy_dfa import LazyDfa
-from guided.errors import Unsatisfiable
+from guided.errors import Unsatisfiable, UnsupportedKeyword
 from guided.json_schema import build_network
 from guided.limits import Budget, Limits
 
@@ -178,3 +178,24 @@ def test_random_answers_are_valid_and_end(name):
             validator.validate(value)
             ended += 1
     assert ended > 5
+
+
+def test_equal_items_that_a_negation_asks_for_are_not_generated(accept):
+    repeated = {"not": {"uniqueItems": True}}
+    union = accept({"anyOf": [repeated, {"type": "string"}]})
+    assert union.text('"a"') and not union.text("[1, 2]") and not union.text("[1, 1]")
+    with pytest.raises(UnsupportedKeyword) as caught:
+        accept(repeated)
+    assert caught.value.pointer == "/not/uniqueItems"
+
+
+def test_equal_items_that_are_not_generated_are_told_apart(accept):
+    pairs = {"type": "array", "items": {"enum": [1, 2]}, "maxItems": 2}
+    for wrap in (
+        lambda schema: schema,
+        lambda schema: {"type": "object", "properties": {"a": schema}, "required": ["a"]},
+    ):
+        either = accept({"oneOf": [wrap({"not": {"uniqueItems": True}}), wrap(pairs)]})
+        text = "{}" if wrap(pairs) is pairs else '{{"a": {}}}'
+        assert either.text(text.format("[1, 2]"))
+        assert not either.text(text.format("[1, 1]")), "both branches hold"
