@@ -1,8 +1,9 @@
 """How numbers may go on, digit by digit: a number shape and what is written so far go in, what may follow comes out; knows no bytes.
 
 Spellings are those of `json.dumps` (and of JSON encoders in general): an integer part, a fraction, and an exponent for very
-large and very small magnitudes; digit runs are bounded. What matters of a prefix is how it compares with every bound and what
-it is modulo every step; exact arithmetic says whether it can be completed.
+large and very small magnitudes; digit runs are bounded. Integers are digits: of 1e+53 many clients can't make an integer. What
+matters of a prefix is how it compares with every bound and what it is modulo every step; exact arithmetic says whether it can be
+completed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from guided.json_schema.numbers import NumberShape
 MOST_INTEGER_DIGITS = 60
 MOST_FRACTION_DIGITS = 24  # repr writes at most 17 significant digits, from 0.0001 on without an exponent
 MOST_MANTISSA_DIGITS = 16  # after the point, before an exponent
+MOST_DIGITS_BEFORE_ZERO = 16  # of an integer that is written 1.0: encoders write larger floats with an exponent
 POINT = "."
 _SCAN = 10_000  # multiples that are looked at before an interval counts as empty
 _LARGE, _SMALL = range(16, 308), range(-323, -4)  # exponents that repr writes
@@ -87,7 +89,8 @@ class NumberSpelling:
 
     def __init__(self, shape: NumberShape, exponents: bool = True) -> None:
         self.shape = shape
-        self.exponents = exponents
+        self.whole = shape.step is not None and shape.step.denominator == 1
+        self.exponents = exponents and not shape.plain and not self.whole
         points = [point for point in (shape.low, shape.high) if point is not None]
         self.points = sorted({*points, *shape.excluded})
         steps = [*([shape.step] if shape.step is not None else []), *sorted(shape.off_steps)]
@@ -123,9 +126,14 @@ class NumberSpelling:
         """The digits, or the point, that may follow, each with the prefix it leads to; exponents are left out."""
         moves = self._digits(prefix)
         pointed = Prefix(prefix.negative, prefix.digits, prefix.before, 0)
-        if prefix.before and prefix.after is None and not self.shape.plain and self._can_complete(pointed):
+        if self._may_have_point(prefix) and self._can_complete(pointed):
             moves.append((POINT, pointed))
         return moves
+
+    def _may_have_point(self, prefix: Prefix) -> bool:
+        if self.shape.plain or not prefix.before or prefix.after is not None:
+            return False
+        return not self.whole or prefix.before <= MOST_DIGITS_BEFORE_ZERO
 
     def _digits(self, prefix: Prefix) -> list[tuple[str, Prefix]]:
         before, after = prefix.before, prefix.after
@@ -175,7 +183,7 @@ class NumberSpelling:
     def powers(self, prefix: Prefix) -> tuple[int, ...]:
         """Exponents with which every mantissa of one leading digit, and of as many others, gives a member: so this one too."""
         after = prefix.after or 0
-        if self.shape.plain or not self.exponents:
+        if not self.exponents:
             return ()
         if prefix.before != 1 or not prefix.digits or after > MOST_MANTISSA_DIGITS:
             return ()

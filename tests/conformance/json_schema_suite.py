@@ -31,8 +31,8 @@ DRAFTS = {
 OPTIONS = {"property_order": "any", "additional_properties": "allow"}
 # What formats are when they are not asserted; content*, which 2019-09 made annotations and Draft 7 leaves to the implementation.
 ANNOTATION_ONLY = ("format.json", "optional/format-assertion.json", "optional/content.json")
-# Rejected though valid, as documented: formats that are narrowed, classes that Python's `re` reads differently.
-NARROWED = re.compile(r"optional/(format/(idn-|hostname|ecmascript-regex)|ecmascript-regex)")
+# Rejected though valid, as documented: formats that are narrowed, classes that Python's `re` reads differently, integers such as 1e+308.
+NARROWED = re.compile(r"optional/(format/(idn-|hostname|ecmascript-regex)|ecmascript-regex|float-overflow)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +182,7 @@ Everything that is generated is valid; these valid texts are not generated:
   ASCII is not escaped. With `escapes="needed"` nothing is that JSON does not want escaped.
 - Whitespace is what the option says: by default what `json.dumps` writes, on one line or indented by 1 to 4 spaces or a tab.
 - Integer parts have at most 60 digits, fractions 24. Exponents: under bounds or `multipleOf`, those of whole powers of ten in range.
+- Integers (and multiples of one) are written without an exponent, and as 1.0 up to 16 digits: most clients cannot read 1e+53 as an integer.
 - `\\d`, `\\w`, `\\s` and their complements in patterns: texts that satisfy both ECMA-262's reading and Python's.
 - Numbers after the first in an array with `uniqueItems` have no exponent. All values are told apart exactly: strings in any spelling, 1 and
   1.0, objects in whatever order their properties stand.

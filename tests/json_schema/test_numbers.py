@@ -92,10 +92,16 @@ def test_what_is_no_number_or_runs_on(accept, text):
     assert not accept({"type": "number"}).text(text)
 
 
-def test_integers_in_every_spelling_except_in_draft_4(accept):
-    assert accept({"type": "integer"}).text("1.0")
-    assert accept({"type": "integer"}).text("1.5e+17")
-    assert not accept({"type": "integer"}).text("1.5")
+@pytest.mark.parametrize("schema", [{"type": "integer"}, {"type": "integer", "minimum": -5}, {"multipleOf": 25}])
+def test_integers_are_what_clients_read_as_integers(accept, schema):
+    assert accept(schema).text("100.0")
+    assert accept(schema).text("9" * 14 + "00.0")
+    assert accept(schema).text("12345678901234567890123456789000")
+    for text in ["1.5", "1.5e+17", "100e1", "9" * 15 + "00.0"]:
+        assert not accept(schema).text(text)
+
+
+def test_integers_of_draft_4_have_no_point(accept):
     draft4 = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}
     assert not accept(draft4).text("1.0")
     assert not accept({**draft4, "minimum": 0}).text("1.0")
