@@ -51,6 +51,7 @@ class BatchMasker:
         self._on_device: list[Slot] = []
         self._on_host: list[tuple[int, Slot]] = []  # row, request
         self._measured: dict[int, Pressure] = {}  # row -> where its pressure goes
+        self._least_rows = 0  # of logits that have all of them
         self._rows = self._numbers = self._device_slots.numbers([])  # int64[n]: row and slot of those on the device
 
     def warm_up(self) -> None:
@@ -162,6 +163,7 @@ class BatchMasker:
         self._measured = {row: slot.pressure for row, slot in self._slots.items() if slot.pressure is not None}
         self._rows = self._device_slots.numbers([row for row, _ in on_device])
         self._numbers = self._device_slots.numbers([slot.number for _, slot in on_device])
+        self._least_rows = max(self._slots, default=-1) + 1
         self._changed = False
 
     def _advance_device(self) -> None:
@@ -176,7 +178,8 @@ class BatchMasker:
             if not tokens:
                 return
             read = self._device_slots.numbers
-            self._device_slots.advance(read(numbers), read(tokens), self._longest(tokens))
+            slots = self._numbers if len(numbers) == len(self._on_device) else read(numbers)
+            self._device_slots.advance(slots, read(tokens), self._longest(tokens))
 
     def _longest(self, tokens: list[int]) -> int | None:
         """Bytes of the longest of the tokens, where the form of the walk asks for it."""
@@ -202,7 +205,7 @@ class BatchMasker:
             logits: float32[rows, columns], changed in place; the columns may be more than the vocabulary has tokens.
         """
         self._follow_changes()
-        assert all(row < logits.shape[0] for row in self._slots), f"a batch of {logits.shape[0]} rows"
+        assert logits.shape[0] >= self._least_rows, f"a batch of {logits.shape[0]} rows"
         if not self._measured:
             self._mask(logits)
             return

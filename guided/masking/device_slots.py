@@ -133,9 +133,10 @@ class DeviceSlots:
         rows, slots = np.asarray(rows), np.asarray(slots)
         index, own_state, stops = self._arrays
         state = own_state[slots] if state is None else np.asarray(state)
-        if logits.dtype != torch.float32 or logits.stride(1) != 1:
+        array = logits.numpy() if logits.dtype == torch.float32 else None  # numpy has no bfloat16
+        if array is None or array.strides[1] != array.itemsize:
             own = map(torch.from_numpy, (rows, index[slots], state, stops[slots]))
             return tensor_ops.mask_rows(self.pool.tables, logits, *own)
         failed = np.empty(len(rows), np.bool_)
         tables = self.pool.arrays(*_FOR_MASK)
-        return failed if kernels.mask_rows(*tables, index, stops, slots, state, logits.numpy(), rows, failed) else None
+        return failed if kernels.mask_rows(*tables, index, stops, slots, state, array, rows, failed) else None
