@@ -170,9 +170,9 @@ ANSWERS = [
         "truncated: cut off by max_tokens; abandoned: the client left first.",
     ),
     Panel("Refused, by code", "reqps", {"{{code}}": per_second("guided_refused_requests_total", PODS, "code")}),
-    Panel("Time to first token, constrained", "s", quantiles("guided_time_to_first_token_seconds", by=PODS)),
-    Panel("Time between tokens, constrained", "s", quantiles("guided_inter_token_seconds", by=PODS)),
-    Panel("Whole request, constrained", "s", quantiles("guided_request_seconds", by=PODS)),
+    Panel("Time to first token, constrained", "s", quantiles("guided_time_to_first_token_seconds", by=CONSTRAINED)),
+    Panel("Time between tokens, constrained", "s", quantiles("guided_inter_token_seconds", by=CONSTRAINED)),
+    Panel("Whole request, constrained", "s", quantiles("guided_request_seconds", by=CONSTRAINED)),
     Panel(
         "Answers at the end of their tokens",
         "reqps",

@@ -35,10 +35,18 @@ from server.guided_fields import (
 )
 from server.handover import FIELD as BACKEND
 from server.handover import HandedOver, hand_over, named_backend
-from server.observation import UNCONSTRAINED, current, note_kind
+from server.observation import HANDED_OVER, current, note_kind, note_steps
 from server.report import Report, refuse_several_answers, reporting
 from server.request_body import is_json, parse_body, refuse_lone_surrogates
-from server.request_fields import BUDGETS, CHAT, MODELS, RESPONSES, refuse_dropped_fields, refuse_what_is_no_array
+from server.request_fields import (
+    BUDGETS,
+    CHAT,
+    MODELS,
+    RESPONSES,
+    is_on,
+    refuse_dropped_fields,
+    refuse_what_is_no_array,
+)
 from server.request_ids import let_body_name
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention
@@ -141,6 +149,8 @@ class ConstraintMiddleware:
         referred = await while_connected(receive, resolve_reference(body, self.compile_service, caller_of(scope)))
         wanted = self._handed_over(body, referred, tools) or self._own(body, referred, tools)
         refuse_dropped_fields(body, path, looks_guided)
+        if is_on(body.get("use_beam_search")):
+            note_steps()
         refuse_lone_surrogates(body, raw)
         if wanted is not None:
             refuse_text_stop_ids(body, wanted.field, self.compile_service.is_text)
@@ -205,7 +215,7 @@ class ConstraintMiddleware:
             message = f"{BACKEND} {backend!r} is turned off on this server; leave it out for this server's own"
             raise RequestRefused(message, "unsupported_parameter", BACKEND)
         handed_over = hand_over(body, wanted, backend, with_tools=tools is not None)
-        note_kind(UNCONSTRAINED)  # as far as this server is concerned
+        note_kind(HANDED_OVER)
         return handed_over
 
 

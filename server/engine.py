@@ -41,6 +41,7 @@ from server.report import Report
 from server.request_options import DEFAULTS, RequestOptions, refuse_extreme_penalty, refuse_small_budget
 from server.stall import Stall
 from server.thinking.sections import Sections
+from server.token_times import TimedOutputs
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +98,9 @@ class GuidedEngine(AsyncLLM):
         one_host = self.vllm_config.parallel_config.nnodes == 1
         self._breaks_off = one_host and not self.vllm_config.use_v2_model_runner
         self.reports = Reports()
+        self.output_processor.__class__ = (
+            TimedOutputs  # vLLM builds it there; this is the same object with more methods
+        )
 
     def generate(
         self, prompt: Any, sampling_params: SamplingParams, request_id: str, **options: Any
@@ -111,9 +115,10 @@ class GuidedEngine(AsyncLLM):
             return AsyncLLM.generate(self, prompt, params, request_id, **options)
 
         outputs = begin(prompt, params, request_id)
-        if not isinstance(pending, Pending):
-            return outputs
         deltas = params.output_kind == RequestOutputKind.DELTA
+        seen = current.get()
+        if not isinstance(pending, Pending):
+            return outputs if seen is None else watched(outputs, seen, params.max_tokens, deltas=deltas)
         continuation = Continuation(begin, prompt, params, request_id) if may_break_off else None
         filters = filters_of(params)
         answers = verified(
@@ -131,7 +136,6 @@ class GuidedEngine(AsyncLLM):
             answers = pending.report.filled(answers, self.reports, deltas=deltas)
         elif report is not None and self.sample is not None:
             answers = self.sample.followed(answers, report, pending.compiled.constraint.kind, deltas=deltas)
-        seen = current.get()
         return answers if seen is None else watched(answers, seen, params.max_tokens, deltas=deltas)
 
     async def check_health(self) -> None:

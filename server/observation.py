@@ -6,6 +6,7 @@ A context variable, as the constraint is one (see `server.engine`): it follows t
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vllm.outputs import RequestOutput
-    from vllm.v1.metrics.stats import RequestStateStats
 
     from guided.vllm_adapters.reports import Measured
+    from server.token_times import Times
 
-UNCONSTRAINED = "none"
+UNCONSTRAINED, HANDED_OVER = "none", "vllm"  # kinds of constraints that are not ours
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5)  # seconds
 
 COMPLETED, TRUNCATED, REFUSED, FAILED, ABANDONED = "completed", "truncated", "refused", "error", "abandoned"
 
@@ -40,17 +42,37 @@ class Obtained:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """One answer of a constrained request.
+    """One answer of a request.
 
     Attributes:
         reason: vLLM's finish reason.
         tokens: the stop token included.
-        stats: the engine's times; None where it keeps none, or where the answer was broken off and went on in another request.
     """
 
     reason: str
     tokens: int
-    stats: RequestStateStats | None
+
+
+@dataclass(slots=True)
+class Gaps:
+    """Times between the tokens of answers.
+
+    Attributes:
+        counts: how many were longer than one of BOUNDS and no longer than the next.
+        seconds: of all together.
+    """
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    seconds: float = 0.0
+
+    def count(self, seconds: float) -> None:
+        """One gap. For every token of every answer, on the event loop: it does nothing else."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.seconds += seconds
+
+    def add(self, others: Gaps) -> None:
+        self.counts = [mine + theirs for mine, theirs in zip(self.counts, others.counts, strict=True)]
+        self.seconds += others.seconds
 
 
 @dataclass(slots=True)
@@ -59,12 +81,16 @@ class Observation:
 
     Attributes:
         begin: Unix time, seconds; `end` likewise.
-        kind: of its constraint, as soon as it is known; of several that contradict each other, the last one.
+        kind: of its constraint, as soon as it is known; of several that contradict each other, the last one. HANDED_OVER: vLLM enforces it.
         status: HTTP status, 0 until the answer begins.
         code: of the refusal.
         broke: an answer that had begun ended in an error.
         complete: the last byte was handed on.
         left: the client has left before that.
+        generated: the engine was asked, and the request is one that generates.
+        in_steps: an answer is made in many requests to the engine, none of which ends it (beam search).
+        times: of its requests to the engine, as that keeps them; none where it keeps no times.
+        gaps: between the tokens of its answers, likewise.
         measured: the masks of its answer, where the request asked for a report.
     """
 
@@ -77,17 +103,21 @@ class Observation:
     broke: bool = False
     complete: bool = False
     left: bool = False
+    generated: bool = False
+    in_steps: bool = False
     max_tokens: int | None = None
     obtained: Obtained | None = None
     answers: list[Finished] = field(default_factory=list)
+    times: list[Times] = field(default_factory=list)
+    gaps: Gaps = field(default_factory=Gaps)
     measured: Measured | None = None
 
     @property
     def outcome(self) -> str:
+        if 400 <= self.status < 500:  # nothing had begun that could break
+            return REFUSED
         if self.broke or self.status >= 500:
             return FAILED
-        if self.status >= 400:
-            return REFUSED
         if self.left or not self.status:
             return ABANDONED
         return TRUNCATED if any(answer.reason == "length" for answer in self.answers) else COMPLETED
@@ -103,15 +133,22 @@ def note_kind(kind: str) -> None:
         seen.kind = kind
 
 
+def note_steps() -> None:
+    """The answer of the request at hand is made in steps."""
+    seen = current.get()
+    if seen is not None:
+        seen.in_steps = True
+
+
 async def watched(
     outputs: AsyncGenerator[RequestOutput, None], seen: Observation, max_tokens: int | None, *, deltas: bool
 ) -> AsyncGenerator[RequestOutput, None]:
-    """Passes the outputs of a constrained generation on and notes how they end.
+    """Passes the outputs of a generation on and notes how they end.
 
     Args:
         deltas: each output holds the tokens since the last one, not all of them.
     """
-    seen.max_tokens = max_tokens
+    seen.generated, seen.max_tokens = True, max_tokens
     counts: dict[int, int] = {}  # number of the sample -> its tokens
     async with aclosing(outputs):
         try:
@@ -119,16 +156,9 @@ async def watched(
                 for sample in output.outputs:
                     before = counts.get(sample.index, 0) if deltas else 0
                     counts[sample.index] = before + len(sample.token_ids)
-                    if sample.finish_reason is not None:
-                        seen.answers.append(_finished(output, sample.finish_reason, counts[sample.index]))
+                    if sample.finish_reason is not None and not seen.in_steps:
+                        seen.answers.append(Finished(sample.finish_reason, counts[sample.index]))
                 yield output
         except Exception:
             seen.broke = True
             raise
-
-
-def _finished(output: RequestOutput, reason: str, tokens: int) -> Finished:
-    """The engine's times are those of its last request: of the whole answer only where that one wrote all of it."""
-    stats = output.metrics
-    whole = stats is not None and stats.num_generation_tokens == tokens
-    return Finished(reason, tokens, stats if whole else None)

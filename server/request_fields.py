@@ -136,7 +136,7 @@ def _unknown(name: str, path: str, known: Mapping[str, Any]) -> RequestRefused:
     return RequestRefused(f"{shown} is unknown on {path}, and would be ignored{hint}", "unknown_parameter", shown)
 
 
-def _is_on(value: Any) -> bool:
+def is_on(value: Any) -> bool:
     """As vLLM's models read a switch: 1 and "true" turn it on too."""
     try:
         return _SWITCH.validate_python(value)
@@ -145,7 +145,7 @@ def _is_on(value: Any) -> bool:
 
 
 def _refuse_beside_beam_search(body: Body) -> None:
-    if not _is_on(body.get("use_beam_search")):
+    if not is_on(body.get("use_beam_search")):
         if body.get("length_penalty") not in (None, 1, 1.0):
             why = "length_penalty has an effect with use_beam_search only"
             raise RequestRefused(why, "unsupported_parameter", "length_penalty")

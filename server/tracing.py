@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -21,7 +22,10 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import Scope
 
-from server.observation import FAILED, Finished, Observation
+from server.observation import FAILED, Observation
+
+if TYPE_CHECKING:
+    from server.token_times import Times
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _NONE: Mapping[str, str | int] = {}
@@ -59,20 +63,17 @@ class Tracing:
         if seen.obtained is not None:
             attributes = {"guided.digest": seen.obtained.digest, "guided.cache": seen.obtained.tier or "refused"}
             self._child("compile", within, seen.obtained.begin, seen.obtained.end, attributes)
-        for answer in seen.answers:
-            self._answer(answer, within)
+        if seen.answers:
+            span.set_attribute("gen_ai.response.finish_reasons", [answer.reason for answer in seen.answers])
+        for times in seen.times:
+            if times.num_generation_tokens:
+                self._engine(times, within)
 
-    def _answer(self, answer: Finished, within: Context) -> None:
+    def _engine(self, times: Times, within: Context) -> None:
         """The engine's clock may be another host's, so only its intervals are used, one after the other from the arrival there."""
-        stats = answer.stats
-        if stats is None:
-            return
-        attributes: Mapping[str, str | int] = {
-            "gen_ai.usage.output_tokens": answer.tokens,
-            "gen_ai.response.finish_reason": answer.reason,
-        }
-        begin = stats.arrival_time
-        moments = (stats.queued_ts, stats.scheduled_ts, stats.first_token_ts, stats.last_token_ts)
+        attributes = {"gen_ai.usage.output_tokens": times.num_generation_tokens}
+        begin = times.arrival_time
+        moments = (times.queued_ts, times.scheduled_ts, times.first_token_ts, times.last_token_ts)
         for name, since, until in zip(("queue", "prefill", "decode"), moments, moments[1:], strict=False):
             end = begin + until - since
             self._child(name, within, begin, end, attributes if name == "decode" else _NONE)

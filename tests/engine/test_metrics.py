@@ -36,21 +36,48 @@ def test_refused_constraints_are_counted(server):
     assert value(server, "guided_refused_requests_total", code="invalid_constraint") == code + 1
 
 
+PATTERN = "[a-z]{9} [a-z]{9}"
+TIMED = {
+    "regex": {"guided_regex": PATTERN},
+    "vllm": {"guided_regex": PATTERN, "guided_decoding_backend": "guidance"},
+    "none": {"ignore_eos": True},
+}
+NAMES = ("guided_time_to_first_token_seconds", "guided_inter_token_seconds", "guided_request_seconds")
+
+
 @pytest.mark.parametrize("stream", [False, True])
-def test_times_of_a_constrained_answer(server, stream):
-    names = ["guided_time_to_first_token_seconds", "guided_inter_token_seconds", "guided_request_seconds"]
+@pytest.mark.parametrize("kind", TIMED)
+def test_times_of_an_answer(server, kind, stream):
+    """Whoever enforces its constraint, if it has one, and whether anybody saw its tokens come."""
 
-    def counts() -> list[float]:
-        return [value(server, f"{name}_count", kind="regex") for name in names]
+    def read(what: str) -> list[float]:
+        return [value(server, f"{name}_{what}", route=ROUTE, kind=kind) for name in NAMES]
 
-    def sums() -> list[float]:
-        return [value(server, f"{name}_sum", kind="regex") for name in names]
+    counted, summed = read("count"), read("sum")
+    assert complete(server, **TIMED[kind], stream=stream) == 200
+    answers, gaps, requests = (after - before for after, before in zip(read("count"), counted, strict=True))
+    assert (answers, requests) == (1, 1) and 3 <= gaps <= 23, "one for each token but the first"
+    first, between, whole = (after - before for after, before in zip(read("sum"), summed, strict=True))
+    assert 0 < between < whole and 0 < first < whole and first + between <= whole
 
-    counted, summed = counts(), sums()
-    assert complete(server, guided_regex="[a-z]{9} [a-z]{9}", stream=stream) == 200
-    assert counts() == [count + 1 for count in counted]
-    first, between, whole = (after - before for after, before in zip(sums(), summed, strict=True))
-    assert 0 < between < whole and 0 < first < whole
+
+def test_times_of_several_answers(server):
+    """Of answers that are not streamed vLLM gives out the times of one."""
+    before = value(server, f"{NAMES[0]}_count", route=ROUTE, kind="none")
+    assert complete(server, n=3, ignore_eos=True, max_tokens=3) == 200
+    assert value(server, f"{NAMES[0]}_count", route=ROUTE, kind="none") == before + 3
+
+
+def test_a_beam_search_is_one_request(server):
+    labels, outcomes = {"route": ROUTE, "kind": "none"}, {"route": ROUTE, "kind": "none", "outcome": "completed"}
+
+    def read() -> list[float]:
+        counts = [value(server, f"{name}_count", **labels) for name in (NAMES[0], NAMES[2])]
+        return [*counts, value(server, "guided_requests_total", **outcomes)]
+
+    before = read()
+    assert complete(server, n=2, use_beam_search=True, max_tokens=4, temperature=0) == 200
+    assert read() == [count + 1 for count in before]
 
 
 def test_an_answer_that_is_cut_off(server):

@@ -46,7 +46,16 @@ def test_a_refusal_has_no_engine_in_it(server, traced):
     assert {span.name for span in traced.spans_of(trace_id, 2)} == {REQUEST, "compile"}
 
 
-def test_a_request_without_constraint(server, traced):
-    trace_id = "2af7651916cd43dd8448eb211c80319c"
-    assert post(server, trace_id) == 200
-    assert {span.name for span in traced.spans_of(trace_id, 2)} == {REQUEST, ENGINE}
+@pytest.mark.parametrize(
+    ("trace_id", "fields"),
+    [
+        ("2af7651916cd43dd8448eb211c80319c", {}),
+        ("3af7651916cd43dd8448eb211c80319c", {"guided_regex": "[A-Z]{3}", "guided_decoding_backend": "xgrammar"}),
+    ],
+    ids=["plain", "xgrammar"],
+)
+def test_a_request_without_a_constraint_of_ours(server, traced, trace_id, fields):
+    assert post(server, trace_id, **fields) == 200
+    spans = {span.name: span for span in traced.spans_of(trace_id, 5)}
+    assert set(spans) == {REQUEST, "queue", "prefill", "decode", ENGINE}
+    assert {spans[name].parent_span_id for name in ("queue", "prefill", "decode")} == {spans[REQUEST].span_id}

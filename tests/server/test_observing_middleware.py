@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from types import SimpleNamespace
 
 import pytest
 from fastapi import FastAPI
@@ -49,7 +48,7 @@ async def unauthorised() -> Response:
 async def cut_off() -> Response:
     seen = current.get()
     assert seen is not None
-    seen.answers.append(Finished("length", 5, None))
+    seen.answers.append(Finished("length", 5))
     return JSONResponse({})
 
 
@@ -166,12 +165,8 @@ def test_codes_are_few(body, code):
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def stats(tokens: int) -> SimpleNamespace:
-    return SimpleNamespace(num_generation_tokens=tokens)
-
-
-def run(parts, *, deltas: bool) -> Observation:
-    seen = Observation(CHAT)
+def run(parts, *, deltas: bool, in_steps: bool = False) -> Observation:
+    seen = Observation(CHAT, in_steps=in_steps)
 
     async def outputs():
         for part in parts:
@@ -185,26 +180,20 @@ def run(parts, *, deltas: bool) -> Observation:
     return seen
 
 
-def with_stats(part, tokens: int):
-    part.metrics = stats(tokens)
-    return part
-
-
 def test_tokens_of_deltas_are_added_up():
-    seen = run(
-        [with_stats(output(sample(tokens_of("o"))), 1), with_stats(output(sample(tokens_of("k."), "stop")), 3)],
-        deltas=True,
-    )
-    (answer,) = seen.answers
-    assert (answer.reason, answer.tokens, seen.max_tokens) == ("stop", 3, 9) and answer.stats is not None
+    seen = run([output(sample(tokens_of("o"))), output(sample(tokens_of("k."), "stop"))], deltas=True)
+    assert (seen.answers, seen.max_tokens, seen.generated) == ([Finished("stop", 3)], 9, True)
 
 
 def test_each_sample_is_an_answer():
-    parts = [with_stats(output(sample([1], None, 0)), 1), with_stats(output(sample([2, 3], "length", 1)), 2)]
-    parts.append(with_stats(output(sample([4], "stop", 0)), 2))
-    assert [(a.reason, a.tokens) for a in run(parts, deltas=True).answers] == [("length", 2), ("stop", 2)]
+    parts = [output(sample([1], None, 0)), output(sample([2, 3], "length", 1)), output(sample([4], "stop", 0))]
+    assert run(parts, deltas=True).answers == [Finished("length", 2), Finished("stop", 2)]
 
 
-def test_the_engine_s_times_of_a_part_are_not_those_of_the_answer():
-    seen = run([with_stats(output(sample([1, 2, 3, 4], "stop")), 2)], deltas=False)
-    assert seen.answers == [Finished("stop", 4, None)]
+def test_a_step_of_a_beam_search_ends_no_answer():
+    seen = run([output(sample([1], "length"))], deltas=False, in_steps=True)
+    assert not seen.answers and seen.generated and Observation(CHAT, status=200).outcome == "completed"
+
+
+def test_what_is_refused_at_the_first_output_was_not_broken():
+    assert Observation(CHAT, status=400, broke=True).outcome == "refused"

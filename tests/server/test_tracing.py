@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -11,11 +9,19 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from server.observation import Finished, Observation, Obtained
+from server.token_times import Times
 from server.tracing import Tracing
 
 CHAT = "/v1/chat/completions"
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-STATS = SimpleNamespace(arrival_time=100.5, queued_ts=7.0, scheduled_ts=7.25, first_token_ts=8.0, last_token_ts=10.0)
+TIMES = Times(
+    num_generation_tokens=12,
+    arrival_time=100.5,
+    queued_ts=7.0,
+    scheduled_ts=7.25,
+    first_token_ts=8.0,
+    last_token_ts=10.0,
+)
 
 
 @pytest.fixture
@@ -44,7 +50,7 @@ def seconds(span) -> tuple[float, float]:
 def test_a_request_and_its_stages(tracing, exporter):
     obtained = Obtained(100.0, 100.125, "redis", "ab" * 32)
     seen = Observation(CHAT, begin=100.0, end=103.5, status=200, kind="json", obtained=obtained)
-    seen.answers = [Finished("stop", 12, STATS)]
+    seen.answers, seen.times = [Finished("stop", 12)], [TIMES, Times()]
     trace(tracing, seen)
     spans = {span.name: span for span in exporter.get_finished_spans()}
     assert list(spans) == ["compile", "queue", "prefill", "decode", f"POST {CHAT}"]
@@ -55,6 +61,7 @@ def test_a_request_and_its_stages(tracing, exporter):
         "guided.kind": "json",
         "guided.outcome": "completed",
         "http.response.status_code": 200,
+        "gen_ai.response.finish_reasons": ("stop",),
     }
     stages = [spans[name] for name in ("compile", "queue", "prefill", "decode")]
     assert {span.parent.span_id for span in stages} == {request.context.span_id}
