@@ -79,7 +79,7 @@ async def create_app(
     app.state.availability = Availability(engine)
     app.root_path = args.root_path or ""
     # The first one added is the innermost. All of ours are inside CORS and vLLM's count of requests, so that refusals count.
-    _add_constraints(app, args, engine, compile_service, settings, backends)
+    _add_constraints(app, args, engine, compile_service, settings, backends, tasks)
     _add_limits(app, settings, keys, load)
     _add_routes(app, args, engine, tasks)
     # Keys and request ids are ours: an empty key is none to vLLM, and keeps it from looking for one in the environment.
@@ -100,6 +100,7 @@ def _add_constraints(
     compile_service: CompileService,
     settings: Settings,
     backends: VllmBackends | None,
+    tasks: tuple[SupportedTask, ...],
 ) -> None:
     """What reads a request's constraint and tools. To be called before vLLM makes anything of `args`, which may get a tool parser."""
     model_type = engine.model_config.hf_config.model_type
@@ -110,6 +111,7 @@ def _add_constraints(
         tool_bytes=settings.constraint_bytes,
         built_in_tools=model_type == "gpt_oss" and args.tool_server is not None,
         backends=backends,
+        generates="generate" in tasks,
     )
     use_where_none_is_set(args, model_type)
 

@@ -22,6 +22,7 @@ from server.compile_service import Compiled, CompileService
 from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused, from_constraint_error
 from server.guided_fields import (
+    FIELDS,
     REFERENCE,
     Wanted,
     looks_guided,
@@ -46,6 +47,7 @@ from server.request_fields import (
     is_on,
     refuse_dropped_fields,
     refuse_what_is_no_array,
+    route_of,
 )
 from server.request_ids import let_body_name
 from server.tools.constraint import joined
@@ -86,6 +88,7 @@ class ConstraintMiddleware:
         tool_bytes: int = Limits().constraint_bytes,
         built_in_tools: bool = False,
         backends: VllmBackends | None = None,
+        generates: bool = True,
     ) -> None:
         """
         Args:
@@ -93,6 +96,7 @@ class ConstraintMiddleware:
             tool_bytes: of the schemas of all tools of a request.
             built_in_tools: vLLM calls tools of other kinds than functions itself, on /v1/responses.
             backends: vLLM's own; None: requests that name one are refused.
+            generates: what comes to `/invocations` goes to chat and completions; else it is for a model of another kind.
         """
         self.app = app
         self.compile_service = compile_service
@@ -100,6 +104,7 @@ class ConstraintMiddleware:
         self.tool_bytes = tool_bytes
         self.built_in_tools = built_in_tools
         self.backends = backends
+        self.generates = generates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -138,6 +143,7 @@ class ConstraintMiddleware:
         if path.startswith(OWN_PATHS):
             return _NOTHING
         refuse_what_is_no_array(body)
+        path = route_of(path, body) if self.generates else path
         if path not in ENFORCING_PATHS:
             refuse_any_constraint(body, path)
             return _NOTHING
@@ -148,7 +154,7 @@ class ConstraintMiddleware:
             refuse_enforced_tools(body)
         referred = await while_connected(receive, resolve_reference(body, self.compile_service, caller_of(scope)))
         wanted = self._handed_over(body, referred, tools) or self._own(body, referred, tools)
-        refuse_dropped_fields(body, path, looks_guided)
+        refuse_dropped_fields(body, path, looks_guided, FIELDS)
         if is_on(body.get("use_beam_search")):
             note_steps()
         refuse_lone_surrogates(body, raw)

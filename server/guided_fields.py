@@ -7,7 +7,7 @@ The body is read raw, since vLLM's request models drop unknown fields without a 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from guided.errors import ConstraintError, InvalidConstraint, json_type
 from guided.vllm_adapters.params import KEY
 from server import request_options
 from server.errors import RequestRefused, from_constraint_error
+from server.near_names import did_you_mean, nearest
 from server.observation import note_kind
 from server.request_options import DEFAULTS, RequestOptions, read_options
 
@@ -25,6 +26,7 @@ REFERENCE = "guided_ref"  # a constraint that was compiled before, by its digest
 VLLM_BACKENDS = ("xgrammar", "guidance", "outlines", "auto")  # see `handover`
 BACKENDS = ("guided", *VLLM_BACKENDS)  # with this server's own
 OTHER_FIELDS = (REFERENCE, "guided_whitespace_pattern", "guided_decoding_backend", "guided_options")
+NOTHING_ALONE = ("guided_options", "guided_decoding_backend")  # say something of a constraint
 JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order", "escapes")
 SWITCHES = ("json_object", "disable_any_whitespace", "disable_additional_properties")  # of structured_outputs
 JSON_OBJECT = {"type": "object"}  # what response_format json_object promises
@@ -93,8 +95,9 @@ def read_constraint(
         if found is not None:
             note_kind(found.constraint.kind)
     if found is None:
-        if body.get("guided_options"):
-            raise _invalid("guided_options", "needs a constraint beside it")
+        for name in NOTHING_ALONE:
+            if body.get(name):
+                raise _invalid(name, "needs a constraint beside it")
         return None
     refuse_contradictions(body, found.field)
     options = read_options(body)
@@ -205,7 +208,8 @@ def _structured_outputs(body: Body) -> Iterator[Wanted]:
     for key in found:
         field = f"structured_outputs.{key}"
         if key not in _OUTPUTS:
-            raise _not_enforced(field, f"{field} is not enforced by this server")
+            hint = did_you_mean(key, [*_OUTPUTS, *_OUTPUT_OPTIONS])
+            raise _not_enforced(field, f"{field} is not enforced by this server{hint}")
         takes_options = _OUTPUTS[key] in _WITH_OPTIONS
         if options and not takes_options:
             raise _invalid("structured_outputs", f"{', '.join(options)} applies to json and structural_tag only")
@@ -300,6 +304,7 @@ GUIDED_FIELDS: dict[str, Callable[..., Constraint]] = {
     "guided_choice": _choice,
     "guided_grammar": Constraint.grammar,
 }
+FIELDS = (*GUIDED_FIELDS, *OTHER_FIELDS)
 _OUTPUTS: dict[str, Callable[..., Constraint]] = {  # of structured_outputs
     **{name.removeprefix("guided_"): build for name, build in GUIDED_FIELDS.items()},
     "json_object": _json_object,
@@ -345,8 +350,8 @@ def _json_options(body: Body) -> dict[str, str]:
             if key in request_options.NAMES:
                 continue
             if key not in JSON_OPTIONS:
-                known = ", ".join([*JSON_OPTIONS, *request_options.NAMES])
-                raise _invalid(f"guided_options.{key}", f"is unknown; there are {known}")
+                known = [*JSON_OPTIONS, *request_options.NAMES]
+                raise _unknown(f"guided_options.{key}", known, nearest(key, known))
             fields[key] = f"guided_options.{key}"
     if body.get("guided_whitespace_pattern") is not None:
         fields["whitespace_pattern"] = "guided_whitespace_pattern"
@@ -371,8 +376,8 @@ def _option_values(body: Body) -> dict[str, Any]:
 
 def _refuse_unknown_fields(body: Body) -> None:
     for name, value in body.items():
-        if looks_guided(name) and name not in GUIDED_FIELDS and name not in OTHER_FIELDS:
-            raise _invalid(name, f"is unknown; there are {', '.join([*GUIDED_FIELDS, *OTHER_FIELDS])}")
+        if looks_guided(name) and name not in FIELDS:
+            raise _unknown_field(name)
         if name == "guided_decoding_backend" and value is not None and value not in BACKENDS:
             raise _invalid(name, f"must be one of {', '.join(BACKENDS)}, not {str(value)[:80]!r}")
     _refuse_constraint_in_extra_body(body.get("extra_body"))
@@ -399,7 +404,7 @@ def _refuse_constraint_in_extra_body(extra: Any) -> None:
 def _refuse_unknown_keys(field: str, value: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for key in value:
         if key not in known:
-            raise _invalid(f"{field}.{key}", f"is unknown; there are {', '.join(known)}")
+            raise _unknown(f"{field}.{key}", known, nearest(key, known))
 
 
 def refuse_enforced_tools(body: Body) -> None:
@@ -431,6 +436,18 @@ def refuse_contradictions(body: Body, field: str) -> None:
 
 def _invalid(field: str, problem: str) -> RequestRefused:
     return RequestRefused(f"{field} {problem}", "invalid_constraint", field)
+
+
+def _unknown_field(name: str) -> RequestRefused:
+    """What all the names have in common says nothing of which one is meant."""
+    endings = {field.removeprefix("guided_"): field for field in FIELDS}
+    near = nearest(name.lower().removeprefix("guided").strip("_-"), endings)
+    return _unknown(name, FIELDS, near and endings[near])
+
+
+def _unknown(field: str, known: Iterable[str], near: str | None) -> RequestRefused:
+    meant = "; there" if near is None else f"; did you mean {near}? There"
+    return _invalid(field, f"is unknown{meant} are {', '.join(known)}")
 
 
 def _not_enforced(field: str, message: str) -> RequestRefused:

@@ -6,8 +6,7 @@ wants something by it, so what nobody would read is refused by name. Knows no co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -17,12 +16,14 @@ from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 
 from guided.errors import json_type
 from server.errors import RequestRefused
+from server.near_names import did_you_mean
 from server.without_effect import WITHOUT_EFFECT
 
 Body = Mapping[str, Any]
 _SWITCH = TypeAdapter(bool)
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
+INVOCATIONS = "/invocations"  # SageMaker's name for the first two, by what is in the body
 MODELS: dict[str, type[BaseModel]] = {
     CHAT: ChatCompletionRequest,
     COMPLETIONS: CompletionRequest,
@@ -65,19 +66,29 @@ NOT_READ_BY_BEAM_SEARCH: dict[str, tuple[Any, ...]] = {  # field -> values that 
 }
 
 
-def refuse_dropped_fields(body: Body, path: str, is_ours: Callable[[str], bool]) -> None:
+def route_of(path: str, body: Body) -> str:
+    """The route whose request this is: of `/invocations` the one that vLLM hands it on to."""
+    if path != INVOCATIONS:
+        return path
+    if "messages" in body:
+        return CHAT
+    return COMPLETIONS if "prompt" in body or "prompt_embeds" in body else path
+
+
+def refuse_dropped_fields(body: Body, path: str, is_ours: Callable[[str], bool], ours: Iterable[str] = ()) -> None:
     """Raises RequestRefused for a field that changes the answer elsewhere and would change nothing here.
 
     Args:
         path: one of MODELS.
         is_ours: is this the name of a field that the gateway itself reads?
+        ours: these fields, for those who misspell one.
     """
     known = MODELS[path].model_fields
     for name, value in body.items():
         if value is None or name in known or name in WITHOUT_EFFECT or is_ours(name):
             continue
         if not _asks_for_nothing(name, value, body):
-            raise _unknown(name, path, known)
+            raise _unknown(name, path, [*ours, *known])
     text = body.get("text")
     if path == RESPONSES and isinstance(text, Mapping) and text.get("verbosity") not in (None, "medium"):
         raise RequestRefused(
@@ -86,14 +97,17 @@ def refuse_dropped_fields(body: Body, path: str, is_ours: Callable[[str], bool])
     _refuse_beside_beam_search(body)
 
 
-def refuse_beside_a_constraint_alone(body: Body, is_ours: Callable[[str], bool]) -> None:
-    """Raises RequestRefused for what a route without a prompt does not read: a field that no route has, or one that constrains too."""
+def refuse_beside_a_constraint_alone(body: Body, is_ours: Callable[[str], bool], ours: Iterable[str] = ()) -> None:
+    """Raises RequestRefused for what a route without a prompt does not read: a field that no route has, or one that constrains too.
+
+    Arguments as for `refuse_dropped_fields`.
+    """
     everywhere = {name: None for model in MODELS.values() for name in model.model_fields}
     for name, value in body.items():
         if value is None or is_ours(name) or name in WITHOUT_EFFECT:
             continue
         if name not in everywhere:
-            raise _unknown(name, "this route", everywhere)
+            raise _unknown(name, "this route", [*ours, *everywhere])
         if name in ("tools", "tool_choice") and value not in ([], "none", "auto"):
             why = f"{name} is not read here: tools are compiled with the first request that brings them"
             raise RequestRefused(why, "unsupported_parameter", name)
@@ -125,14 +139,13 @@ def _asks_for_nothing(name: str, value: Any, body: Body) -> bool:
     return name in INSTEAD and value in ([], {}, "none", "auto")
 
 
-def _unknown(name: str, path: str, known: Mapping[str, Any]) -> RequestRefused:
+def _unknown(name: str, path: str, known: Iterable[str]) -> RequestRefused:
     shown = name[:80]
     if name in INSTEAD:
         return RequestRefused(f"{shown} is not supported: {INSTEAD[name]}", "unsupported_parameter", shown)
     if name == "response_format":
         return RequestRefused(f"{path} has text.format in place of response_format", "unknown_parameter", shown)
-    near = get_close_matches(name, [*known, *WITHOUT_EFFECT], 1) if len(name) < 60 else []
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(name, [*known, *WITHOUT_EFFECT])
     return RequestRefused(f"{shown} is unknown on {path}, and would be ignored{hint}", "unknown_parameter", shown)
 
 

@@ -15,7 +15,7 @@ from server.callers import ClientLeft, caller_of, overloaded, while_connected
 from server.compile_service import CompileService
 from server.constraint_middleware import resolve_reference
 from server.errors import RequestRefused, from_constraint_error
-from server.guided_fields import looks_guided, read_constraint
+from server.guided_fields import FIELDS, looks_guided, read_constraint
 from server.handover import FIELD as BACKEND
 from server.handover import named_backend
 from server.request_body import parse_body
@@ -64,7 +64,7 @@ async def _answered(
     """What `work` finds out about the request's constraint, given it and the caller; or the refusal."""
     try:
         body = _parsed(await request.body())
-        refuse_beside_a_constraint_alone(body, looks_guided)
+        refuse_beside_a_constraint_alone(body, looks_guided, FIELDS)
         if backend := named_backend(body):
             message = f"this route compiles for this server's own masks, not for {backend!r}"
             raise RequestRefused(message, "unsupported_parameter", BACKEND)

@@ -256,6 +256,39 @@ def test_routes_that_enforce_nothing_refuse_constraints(path):
     assert call(ConstraintMiddleware(route, FakeCompileService()), path, {"input": "hi"})[0] == 200
 
 
+INVOCATIONS = "/invocations"
+
+
+@pytest.mark.parametrize("body", [{"messages": []}, {"prompt": "x"}, {"prompt_embeds": ["AAAA"]}])
+def test_invocations_are_what_vllm_hands_them_on_to(body):
+    route = Route()
+    app = ConstraintMiddleware(route, FakeCompileService())
+    assert call(app, INVOCATIONS, {**body, "guided_choice": ["ok"]})[0] == 200
+    assert route.pending.compiled.constraint == Constraint.choice(["ok"]) and json.loads(route.body) == body
+    for field in ("temprature", "input", "giuded_json"):
+        status, answer = call(app, INVOCATIONS, {**body, field: "x"})
+        assert (status, answer["error"]["code"], answer["error"]["param"]) == (400, "unknown_parameter", field)
+    assert call(app, INVOCATIONS, {**body, "guided_options": {"report": True}})[0] == 400
+    assert call(app, INVOCATIONS, body)[0] == 200
+
+
+def test_invocations_know_the_budget_and_the_tools_of_chat():
+    route = Route()
+    app = ConstraintMiddleware(route, FakeCompileService())
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    body = {"messages": [], "max_completion_tokens": 9, "tools": [tool], "tool_choice": "required"}
+    assert call(app, INVOCATIONS, body)[0] == 200
+    assert (route.pending.field, route.pending.budget_field) == ("tools", "max_completion_tokens")
+
+
+def test_invocations_of_a_model_that_does_not_generate():
+    """Its requests have fields that chat has not."""
+    route = Route()
+    app = ConstraintMiddleware(route, FakeCompileService(), generates=False)
+    assert call(app, INVOCATIONS, {"messages": [], "encoding_format": "float"})[0] == 200
+    assert call(app, INVOCATIONS, {"messages": [], "guided_choice": ["ok"]})[0] == 400
+
+
 def test_root_path_is_not_part_of_the_route():
     route = Route()
     app = ConstraintMiddleware(route, FakeCompileService())

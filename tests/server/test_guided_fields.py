@@ -182,6 +182,13 @@ REFUSED = [
     # not enforced
     ({"guided_decoding_backend": "xgrammer"}, "guided_decoding_backend", "invalid_constraint"),
     ({"guided_decoding_backend": ["auto"]}, "guided_decoding_backend", "invalid_constraint"),
+    ({"guided_decoding_backend": "auto"}, "guided_decoding_backend", "invalid_constraint"),
+    ({"guided_decoding_backend": "guided", "messages": []}, "guided_decoding_backend", "invalid_constraint"),
+    (
+        {"guided_decoding_backend": "auto", "response_format": {"type": "text"}},
+        "guided_decoding_backend",
+        "invalid_constraint",
+    ),
     ({"structured_outputs": {"structural_tag": "[]"}}, "structured_outputs.structural_tag#", "invalid_constraint"),
     (
         {"structured_outputs": {"structural_tag": {}, "regex": "a"}},
@@ -273,6 +280,31 @@ def test_options_of_the_request_go_with_every_kind(spelling):
     assert wanted is not None and not wanted.options.fit_budget
     assert wanted.constraint == read_constraint({spelling: constraint}).constraint  # type: ignore[union-attr]
     assert read_constraint({spelling: constraint}).options.fit_budget  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("body", "meant"),
+    [
+        ({"guided_choise": []}, "guided_choice"),
+        ({"guidedRegx": "a"}, "guided_regex"),
+        ({"GUIDED-JSON": {}}, "guided_json"),
+        ({"guided_decoding": "auto"}, "guided_decoding_backend"),
+        ({"guided_everything": 1}, None),
+        ({"guided_" + "x" * 99: 1}, None),
+        ({"guided_regex": "a", "guided_options": {"fit_budgets": False}}, "fit_budget"),
+        ({"guided_json": {}, "guided_options": {"additionalProperties": "allow"}}, "additional_properties"),
+        ({"structured_outputs": {"jsn": {}}}, "json"),
+        ({"structured_outputs": {"disable-any-whitespaces": True, "json": {}}}, "disable_any_whitespace"),
+        ({"response_format": {"type": "json_object", "shema": {}}}, "schema"),
+        ({"text": {"format": {"type": "json_schema", "schema": {}, "strct": True}}}, "strict"),
+    ],
+    ids=str,
+)
+def test_who_misspells_a_name_hears_which_one_was_meant(body, meant):
+    with pytest.raises(RequestRefused) as raised:
+        read_constraint(body)
+    message = raised.value.message
+    assert f"; did you mean {meant}?" in message if meant else "did you mean" not in message
 
 
 @pytest.mark.parametrize(

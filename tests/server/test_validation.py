@@ -146,7 +146,7 @@ def test_places_at_the_end_of_vllms_messages(message, found):
 
 def dropped(body: dict[str, Any], path: str = CHAT) -> RequestRefused | None:
     try:
-        refuse_dropped_fields(body, path, lambda name: name.startswith("guided"))
+        refuse_dropped_fields(body, path, lambda name: name.startswith("guided"), ["guided_json", "guided_choice"])
     except RequestRefused as refused:
         return refused
     return None
@@ -159,6 +159,8 @@ def dropped(body: dict[str, Any], path: str = CHAT) -> RequestRefused | None:
         ({"functions": [{"name": "f"}]}, CHAT, "functions", "send tools"),
         ({"function_call": {"name": "f"}}, CHAT, "function_call", "tool_choice"),
         ({"max_completion_token": 5}, CHAT, "max_completion_token", "did you mean max_completion_tokens?"),
+        ({"giuded_choice": ["a"]}, COMPLETIONS, "giuded_choice", "did you mean guided_choice?"),
+        ({"guide-json": {}}, RESPONSES, "guide-json", "did you mean guided_json?"),
         ({"max_tokens": 5}, RESPONSES, "max_tokens", "max_output_tokens"),
         ({"max_completion_tokens": 5}, COMPLETIONS, "max_completion_tokens", "would be ignored"),
         ({"response_format": {"type": "json_object"}}, RESPONSES, "response_format", "text.format"),
