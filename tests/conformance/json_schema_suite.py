@@ -192,6 +192,8 @@ Everything that is generated is valid; these valid texts are not generated:
 
 Keywords that the declared draft does not know, and siblings of `$ref` in Draft 7 and older, are enforced, unless the letter of the
 standard is asked for (`additional_properties="allow"`). Unknown keywords and unknown formats are annotations, as the standard says.
+Multiples are told exactly, in decimals: 0.07 is a multiple of 0.01, which validators that divide floats deny (Python's `jsonschema`
+among them).
 """
 
 
