@@ -22,7 +22,7 @@ import httpx
 import psutil
 
 import guided
-from guided.cache import Disk
+from guided.cache import Files
 from guided.compiler import writable_network
 from guided.constraint import Constraint
 from guided.workers import Pool, PoolOptions
@@ -54,8 +54,8 @@ def bytes_on_disk(folder: Path) -> int:
 async def through_the_service(requests: int, folder: Path) -> dict[str, Any]:
     vocabulary = guided.Vocabulary.from_pretrained(default_target())
     options = PoolOptions(folder / "indexes", disk_bytes=DISK_BYTES, nice=0)
-    disk = Disk(options.folder, vocabulary, rebuild=lambda constraint: writable_network(constraint, vocabulary))
-    service = CompileService(vocabulary, Pool(vocabulary, options), disk, memory_bytes=MEMORY_BYTES)
+    files = Files.at(options.folder, vocabulary, rebuild=lambda constraint: writable_network(constraint, vocabulary))
+    service = CompileService(vocabulary, Pool(vocabulary, options), files, memory_bytes=MEMORY_BYTES)
     await service.start()
     process = psutil.Process()
     failed = 0

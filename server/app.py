@@ -167,7 +167,7 @@ async def _add_observation(
 
 def _change_serving(state: State, compile_service: CompileService) -> None:
     """What vLLM's serving objects do otherwise here."""
-    think_first(state, compile_service)
+    state.thinking = think_first(state, compile_service)
     put_in_front(state, CallsParser)  # in front of what has taken the thinking off
     serve_honestly(state)
     serve_responses(state)

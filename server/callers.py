@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from starlette.types import Receive, Scope
 
 from guided.workers import Overloaded
+from server.compile_service import NoRoom
 from server.errors import RequestRefused
 
 Result = TypeVar("Result")
@@ -66,6 +67,8 @@ async def _left(receive: Receive) -> None:
 
 
 def overloaded(error: Overloaded) -> RequestRefused:
-    """HTTP 429 with Retry-After."""
+    """HTTP 429 with Retry-After; 503 where it is not for the number of requests."""
     message = f"{error}; try again in {error.retry_seconds} s"
+    if isinstance(error, NoRoom):
+        return RequestRefused(message, "no_room_for_index", status=503, retry_seconds=error.retry_seconds)
     return RequestRefused(message, "overloaded", status=429, retry_seconds=error.retry_seconds)

@@ -63,6 +63,7 @@ def _serve(progress: Progress) -> None:
 
     import uvloop
 
+    from guided.cache import spare_folder
     from guided.vllm_adapters.select import NoRunner
     from guided.vocabulary import VocabularyError
     from server.headless import run_ranks
@@ -72,7 +73,8 @@ def _serve(progress: Progress) -> None:
         if args.headless:
             run_ranks(args)
         else:
-            uvloop.run(serve(settings, keys, args, progress))
+            with spare_folder(settings.spare_cache_bytes):
+                uvloop.run(serve(settings, keys, args, progress))
     except (OSError, VocabularyError, NoRunner, EngineDied) as error:
         raise SystemExit(f"guided-server: {error}") from error
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from guided.cache import REMOTE
-from server.compile_service import COMPILED, DISK, MEMORY, CompileService
+from guided.cache import DISK, REMOTE
+from server.compile_service import COMPILED, MEMORY, CompileService
 
 
 class CompileMetrics(Collector):
@@ -36,21 +36,30 @@ class CompileMetrics(Collector):
         failures = CounterMetricFamily("guided_cache_failures", "Times that a tier did not answer", labels=["tier"])
         failures.add_metric([REMOTE], pool.remote["failures"])
         yield failures
+        uploads = CounterMetricFamily(
+            "guided_cache_uploads", "Indexes that were to be shared, by what came of it", labels=["tier", "outcome"]
+        )
+        for outcome in ("written", "there", "too_large"):
+            uploads.add_metric([REMOTE, outcome], pool.remote[outcome])
+        yield uploads
         used = GaugeMetricFamily("guided_cache_bytes", "Indexes that a tier holds", labels=["tier"])
         used.add_metric([MEMORY], memory.used_bytes)
-        if pool.disk["used_bytes"] is not None:
-            used.add_metric([DISK], pool.disk["used_bytes"])
+        for folder, use in pool.files.items():
+            if use["used_bytes"] is not None:
+                used.add_metric([folder], use["used_bytes"])
         yield used
         evictions = CounterMetricFamily("guided_cache_evictions", "Indexes dropped to make room", labels=["tier"])
         evictions.add_metric([MEMORY], memory.evictions)
-        evictions.add_metric([DISK], pool.disk["evictions"])
+        for folder, use in pool.files.items():
+            evictions.add_metric([folder], use["evictions"])
         yield evictions
         age = GaugeMetricFamily(
             "guided_cache_age_seconds", "Since the use of the index not used longest", labels=["tier"]
         )
         age.add_metric([MEMORY], memory.oldest_seconds)
-        if pool.disk["oldest_seconds"] is not None:
-            age.add_metric([DISK], pool.disk["oldest_seconds"])
+        for folder, use in pool.files.items():
+            if use["oldest_seconds"] is not None:
+                age.add_metric([folder], use["oldest_seconds"])
         yield age
         yield GaugeMetricFamily("guided_cache_entries", "Constraints in memory", value=len(memory))
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from prometheus_client import Histogram
 
-from guided.cache import Disk, Memory, is_digest
+from guided.cache import DISK, Files, Memory, is_digest
 from guided.constraint import Constraint
 from guided.errors import ConstraintError, LimitExceeded
 from guided.index.file import Stored
@@ -35,7 +35,7 @@ from server.usage import Usage
 
 logger = logging.getLogger(__name__)
 
-MEMORY, DISK = "memory", "disk"
+MEMORY = "memory"
 NOBODY = ""  # the caller of work that no request asked for
 
 _QUICK_SECONDS = 0.25  # CPU time of a constraint's first attempt, which may not hold up others for longer
@@ -53,17 +53,26 @@ _DRAWN_STATES = 40
 _BYTES_OF_CHARACTER = 8  # what this process keeps of an index that still grows: its text, and what was read out of it
 
 
+_NO_ROOM_RETRY_SECONDS = 30
+
+
+class NoRoom(Overloaded):
+    """The constraint compiles, and there is no place for the file that the engine would read its index from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """A constraint that may be used.
 
     Attributes:
         found: the tier that had its index when it was asked for first, or "compiled".
-        index: closed, to be read only, by any thread; None while it still grows (or has no file).
+        flushes: of the caches since the start: what the engine has kept from before the last one is not used for it.
+        index: closed, to be read only, by any thread; None while it still grows.
         satisfied_by: do these tokens, without the stop token, spell a complete answer? Raises LimitExceeded, Overloaded.
         fewest_tokens: of the shortest answer, without the stop token; None where it is not known. A worker's answer is remembered.
             Raises Overloaded.
-        explore: finds out how an answer that begins with these tokens may go on; False: none does. Raises LimitExceeded, Overloaded.
+        explore: finds out how an answer that begins with these tokens may go on; False: none does. Where the index is closed: is its file,
+            which was not there, there again? Raises LimitExceeded, Overloaded.
 
     Their last argument is the caller, whose turn it is where many wait for the workers.
     """
@@ -74,6 +83,7 @@ class Compiled:
     fewest_tokens: Callable[[str], Awaitable[int | None]]
     explore: Callable[[list[int], str], Awaitable[bool]]
     found: str = COMPILED
+    flushes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +130,7 @@ class CompileService:
     """Compiles constraints for one vocabulary."""
 
     def __init__(
-        self, vocabulary: Vocabulary, pool: Pool, disk: Disk, *, memory_bytes: int, close_seconds: float = 0.1
+        self, vocabulary: Vocabulary, pool: Pool, files: Files, *, memory_bytes: int, close_seconds: float = 0.1
     ) -> None:
         """
         Args:
@@ -128,7 +138,7 @@ class CompileService:
         """
         self.vocabulary = vocabulary
         self.pool = pool
-        self.disk = disk
+        self.files = files
         self.memory: Memory[Compiled] = Memory(memory_bytes)
         self.tally = Tally()
         self._close_seconds = close_seconds
@@ -138,13 +148,14 @@ class CompileService:
         self._stages: Memory[dict[str, float]] = Memory(_STAGES)  # of the last compilations, wall seconds
         self._closing: dict[str, asyncio.Task[None]] = {}
         self._tried: set[str] = set()  # digests of indexes that were to be closed with nobody waiting
-        self._usage = Usage(disk.home / "usage.json")
+        self._usage = Usage(files.disk.home / "usage.json")
+        self._flushes = 0
         self._tasks: list[asyncio.Task[None]] = []  # as long as the service
 
     async def start(self) -> None:
         """Returns when constraints can be compiled; those used most in the last run are in memory then. Raises OSError."""
         await self.pool.start()
-        await self._measure_disk()
+        await self._measure_files()
         digests = await asyncio.to_thread(self._usage.of_last_run, _WARMED)
         for digest in digests:
             self._tried.add(digest)  # what did not close in the last run need not be tried at every start
@@ -182,13 +193,14 @@ class CompileService:
         Raises:
             ConstraintError: the constraint says something that cannot be enforced, or costs more than the limits.
             Overloaded: too many wait already.
+            NoRoom: neither the disk nor the spare folder takes the index.
         """
         begin, seen = time.time(), current.get()
-        held, tier = self.holds(constraint.digest), None
+        held, tier = self.memory.peek(constraint.digest), None
         note_kind(constraint.kind)
         try:
             compiled = await self._shared(constraint, caller)
-            tier = MEMORY if held else compiled.found
+            tier = MEMORY if compiled is held else compiled.found
             return compiled
         finally:
             if seen is not None:
@@ -199,7 +211,7 @@ class CompileService:
         digest = constraint.digest
         self._usage.count(digest)
         known = self.memory.get(digest)
-        if known is not None:
+        if known is not None and self.files.touch(digest):  # the engine may not have read it yet
             return known
         Budget(self.pool.options.limits).check_size(
             len(constraint.canonical_text.encode())
@@ -209,9 +221,9 @@ class CompileService:
 
     async def _obtain(self, constraint: Constraint, caller: str) -> Compiled:
         """From disk, from another replica, or compiled."""
-        stored = await asyncio.to_thread(self.disk.load, constraint.digest)
+        stored = await asyncio.to_thread(self.files.load, constraint.digest)
         if stored is not None:
-            return self._from_disk(stored)
+            return self._from_file(stored)
         outcome = await self._compile_somewhere(constraint, caller)
         self.tally.found[outcome["tier"]] += 1
         if outcome["tier"] == COMPILED:
@@ -219,12 +231,15 @@ class CompileService:
             self.tally.states.observe(outcome["states"])
             self.tally.bytes.observe(outcome["bytes"])
         self._stages.put(constraint.digest, outcome["stages"], 1)
-        stored = await asyncio.to_thread(self.disk.load, constraint.digest) if outcome["closed"] else None
+        if not outcome["stored"]:
+            message = "there is no room for the index of this constraint, neither on disk nor in memory"
+            raise NoRoom(message, _NO_ROOM_RETRY_SECONDS)
+        stored = await asyncio.to_thread(self.files.load, constraint.digest) if outcome["closed"] else None
         if not outcome["closed"]:
             self._close_later(constraint)
         return self._remember(constraint, None if stored is None else stored.index, outcome["tier"])
 
-    def _from_disk(self, stored: Stored) -> Compiled:
+    def _from_file(self, stored: Stored) -> Compiled:
         self.tally.found[DISK] += 1
         if not stored.index.is_closed:
             self._close_later(stored.constraint)
@@ -279,6 +294,8 @@ class CompileService:
             return outcome["complete"]
 
         async def explore(tokens: list[int], caller: str) -> bool:
+            if index is not None:
+                return await self._is_there_again(compiled, caller)
             job = self._job("explore", constraint, tokens=tokens, exploring_seconds=_EXPLORING_SECONDS)
             return (await self.pool.run(job, Priority.CHECK, caller))["alive"]
 
@@ -291,9 +308,17 @@ class CompileService:
                 known = await self._fewest_flights.share(constraint.digest, finding)
             return known.tokens
 
-        compiled = Compiled(constraint, index, check, fewest_tokens, explore, found)
+        compiled = Compiled(constraint, index, check, fewest_tokens, explore, found, self._flushes)
         self.memory.put(constraint.digest, compiled, _bytes_kept(constraint, index))
         return compiled
+
+    async def _is_there_again(self, compiled: Compiled, caller: str) -> bool:
+        """Was the file of a closed index gone? It is there now, then. Raises what `compile` does."""
+        digest = compiled.constraint.digest
+        if self.files.touch(digest):
+            return self.memory.peek(digest) is not compiled  # somebody else has noticed it
+        await self.compile(compiled.constraint, caller)
+        return True
 
     async def _find_fewest(self, constraint: Constraint, index: TokenIndex | None, caller: str) -> _Fewest:
         """Raises Overloaded: a budget that may be too small is not passed on unseen."""
@@ -336,7 +361,7 @@ class CompileService:
         """Closes an index if a few seconds suffice; the worker's outcome. Raises what `compile` does."""
         job = self._job("close", constraint, closing_seconds=_CLOSE_SECONDS)
         outcome = await self.pool.run(job, priority, caller)
-        stored = await asyncio.to_thread(self.disk.load, constraint.digest) if outcome["closed"] else None
+        stored = await asyncio.to_thread(self.files.load, constraint.digest) if outcome["closed"] else None
         if stored is not None:
             self._remember(constraint, stored.index)
         return outcome
@@ -350,11 +375,11 @@ class CompileService:
         known = self.memory.get(digest)
         if known is not None:
             return known.constraint
-        stored = await asyncio.to_thread(self.disk.load, digest)
+        stored = await asyncio.to_thread(self.files.load, digest)
         if stored is None:
             found = await self.pool.run(self._job("fetch", digest=digest), Priority.QUICK, caller)
             return None if found["constraint"] is None else Constraint.from_canonical(found["constraint"])
-        return self._from_disk(stored).constraint
+        return self._from_file(stored).constraint
 
     async def warm(self, constraint: Constraint) -> bool:
         """Compiles a constraint and closes its index, if that can be done; is it closed? Raises what `compile` does."""
@@ -382,17 +407,18 @@ class CompileService:
         return (await self.pool.run(job, Priority.LONG, caller))["svg"]
 
     async def flush(self) -> dict[str, int]:
-        """Forgets every index, in all tiers; how many each had."""
+        """Forgets every index, in all tiers; how many each had. The engine forgets its own when the next constrained request comes."""
+        self._flushes += 1
         self.refusals.flush()
         self._tried.clear()
         removed = await self.pool.run(self._job("flush"), Priority.QUICK)
-        await self._measure_disk()
+        await self._measure_files()
         return {MEMORY: self.memory.flush(), **removed["removed"]}
 
-    async def _measure_disk(self) -> None:
-        """Looks through the folder, of which workers only tell when they have written to it."""
-        await asyncio.to_thread(self.disk.measure)
-        self.pool.disk |= {"used_bytes": self.disk.used_bytes, "oldest_seconds": self.disk.oldest_seconds}
+    async def _measure_files(self) -> None:
+        """Looks through the folders, of which workers only tell when they have written to them."""
+        await asyncio.to_thread(self.files.measure)
+        self.pool.note_files(self.files.use())
 
     # --- use ----------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 A large constraint whose index still grows may need seconds for one state, and a step of the engine cannot wait for one request: the whole
 batch would. So the engine ends such a request, a worker explores the index from there, and the answer goes on in another request
-whose prompt ends with what has been written. For the route it is one answer.
+whose prompt ends with what has been written. For the route it is one answer. So does one whose index file went away while it waited
+for the engine, once the file is there again.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ class Continuation:
 
     Attributes:
         tokens: written by the requests that are over.
+        reached: how many these are; -1 before the first is over.
     """
 
     def __init__(self, restart: Restart, prompt: Mapping[str, Any], params: SamplingParams, request_id: str) -> None:
         """`restart`: begins another request with a prompt, parameters and an id; the others are those of the first."""
         self.tokens: list[int] = []
+        self.reached = -1
         self._restart = restart
         self._params = params
         self._request_id = request_id
@@ -52,7 +55,7 @@ class Continuation:
             written: all tokens of the answer so far.
         """
         (sample,) = output.outputs
-        self.tokens = written
+        self.tokens, self.reached = written, len(written)
         if not self._deltas:
             self._text = sample.text
             return None

@@ -28,7 +28,7 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from guided.errors import LimitExceeded
+from guided.errors import ConstraintError, LimitExceeded
 from guided.vllm_adapters.params import KEY, to_extra_args
 from guided.vllm_adapters.reports import Reports
 from guided.workers import Overloaded
@@ -210,6 +210,7 @@ def with_constraint(
         fit_budget=pending.options.fit_budget,
         may_break_off=may_break_off,
         report=report,
+        flushes=pending.compiled.flushes,
     )
     return params
 
@@ -258,7 +259,7 @@ async def verified(
                     written = await answers.unfinished(sample)
                     if written is None:
                         continue
-                    if continuation is None or not await _explored(compiled, written, caller, len(continuation.tokens)):
+                    if continuation is None or not await _explored(compiled, written, caller, continuation.reached):
                         raise _incomplete(request_id, len(written), filters)
                     broken_off = output
                 if broken_off is None:
@@ -329,13 +330,13 @@ async def _explored(compiled: Compiled, tokens: list[int], caller: str, before: 
     """May an answer that was broken off go on? A worker has explored the index from there then.
 
     Args:
-        before: tokens that it had when it was last broken off: without a new one it never ends.
+        before: tokens that it had when it was last broken off, -1: it was not; without a new one it never ends.
     """
-    if compiled.index is not None or (before and len(tokens) <= before):
+    if len(tokens) <= before:
         return False
     try:
         return await compiled.explore(tokens, caller)
-    except (LimitExceeded, Overloaded) as error:
+    except (ConstraintError, Overloaded) as error:
         logger.error("an index could not be explored: %s", error)
         return False
 

@@ -16,7 +16,7 @@ from vllm.entrypoints.launchers.launcher import create_server_socket, setup_serv
 from vllm.usage.usage_lib import UsageContext
 
 import guided
-from guided.cache import Disk, default_folder
+from guided.cache import Files, Spare, default_folder
 from guided.compiler import writable_network
 from guided.constraint_files import find_files
 from guided.vllm_adapters.select import let_drafts_choose, processor_name
@@ -76,10 +76,11 @@ async def serve(settings: Settings, keys: KeyRing, args: Namespace, progress: Pr
         progress.say(f"the engine is up, vocabulary of {compile_service.vocabulary.size:,} tokens")
         try:
             await compile_service.start()
-            await warm(compile_service, to_warm, progress)
             app = await create_app(
                 args, engine, compile_service, settings=settings, keys=keys, load=load, backends=backends
             )
+            thinking = app.state.thinking
+            await warm(compile_service, to_warm, progress, None if thinking is None else thinking.forms)
             announcement = asyncio.create_task(announce_when_ready(app, args, address, progress))
             availability = app.state.availability
             try:
@@ -155,11 +156,18 @@ def prepare_compilation(settings: Settings, config: VllmConfig) -> CompileServic
     model = config.model_config
     vocabulary = guided.Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
     guided.warm_up(vocabulary)
-    folder = default_folder()
+    options = settings.pool_options(default_folder(), Spare.left())
+    files = Files.at(
+        options.folder,
+        vocabulary,
+        capacity_bytes=options.disk_bytes,
+        spare=options.spare,
+        rebuild=lambda constraint: writable_network(constraint, vocabulary),
+    )
     return CompileService(
         vocabulary,
-        Pool(vocabulary, settings.pool_options(folder)),
-        Disk(folder, vocabulary, rebuild=lambda constraint: writable_network(constraint, vocabulary)),
+        Pool(vocabulary, options),
+        files,
         memory_bytes=settings.memory_cache_bytes,
         close_seconds=settings.close_seconds,
     )

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from guided.cache import RemoteOptions
+from guided.cache import RemoteOptions, Spare
 from guided.limits import Limits
 from guided.workers import PoolOptions
 from server import machine
@@ -123,7 +123,15 @@ class Settings(BaseSettings):
 
     # where indexes are kept
     memory_cache_bytes: int = Field(default=1 << 30, ge=0, description="closed indexes that the gateway maps")
-    disk_cache_bytes: int = Field(default=4 << 30, ge=0, description="index files in $GUIDED_CACHE_DIR/indexes")
+    disk_cache_bytes: int = Field(
+        default=4 << 30, ge=0, description="index files in $GUIDED_CACHE_DIR/indexes; 0: none are written there"
+    )
+    spare_cache_bytes: int = Field(
+        default=256 << 20,
+        ge=0,
+        description="index files in memory that the disk does not take: in /dev/shm, or where temporary files go if that has more room, "
+        "and no more than a quarter of what is free there; 0: such constraints are refused",
+    )
     redis_url: str | None = Field(
         default=None,
         description="a Redis or Valkey that replicas share their indexes through: redis://, rediss:// (TLS) or unix://",
@@ -191,8 +199,8 @@ class Settings(BaseSettings):
     def warm_paths(self) -> list[Path]:
         return [Path(name).expanduser() for name in self.warm.split(":") if name]
 
-    def pool_options(self, folder: Path) -> PoolOptions:
-        """The worker processes, whose indexes go to `folder`."""
+    def pool_options(self, folder: Path, spare: Spare | None = None) -> PoolOptions:
+        """The worker processes, whose indexes go to `folder`, or to `spare` where that does not take them."""
         return PoolOptions(
             folder=folder,
             workers=self.compile_workers,
@@ -203,6 +211,7 @@ class Settings(BaseSettings):
             memory_bytes=self.compile_memory_bytes,
             nice=self.compile_nice,
             disk_bytes=self.disk_cache_bytes,
+            spare=spare,
             remote=self.remote,
         )
 

@@ -69,6 +69,11 @@ class Disk:
     def path(self, digest: str) -> Path:
         return self.home / digest[:2] / f"{digest}.index"
 
+    @property
+    def largest_bytes(self) -> int:
+        """Larger files are not taken: they would be the first to make room."""
+        return int(_KEEP * self.capacity_bytes)
+
     def load(self, digest: str, budget: Budget | None = None) -> Stored | None:
         """The index of a constraint; one that still grows may cost `budget` from now on."""
         path = self.path(digest)
@@ -81,9 +86,9 @@ class Disk:
             return None
         stored = self.parse(digest, mapped, budget)
         if stored is None:
-            self._remove(path)
+            self.remove(digest)
         else:
-            self._touch(path)
+            self.touch(digest)
         return stored
 
     def parse(self, digest: str, data: Any, budget: Budget | None = None) -> Stored | None:
@@ -109,6 +114,8 @@ class Disk:
 
     def write(self, digest: str, data: bytes | bytearray) -> bool:
         """Writes the bytes of a file; False where that is not possible."""
+        if len(data) > self.largest_bytes:
+            return False
         path = self.path(digest)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -147,14 +154,21 @@ class Disk:
     # --- one process at a time ----------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def alone(self, digest: str, patience_seconds: float) -> Iterator[None]:
+    def alone(self, digest: str, patience_seconds: float) -> Iterator[bool]:
         """While inside, other processes of the host wait to compile the same constraint; after `patience_seconds` they go on.
 
-        A lock dies with its owner. Where the folder cannot be written nobody waits.
+        A lock dies with its owner. Where the folder cannot be written, or is to be empty, nobody waits, and False is what is yielded.
         """
-        descriptor = self._lock(digest, time.monotonic() + patience_seconds)
+        descriptor: int | None = None
+        can_lock = self.capacity_bytes > 0
+        if can_lock:
+            try:
+                descriptor = self._lock(digest, time.monotonic() + patience_seconds)
+            except OSError as error:
+                self._warn("written", error)
+                can_lock = False
         try:
-            yield
+            yield can_lock
         finally:
             if descriptor is not None:
                 with contextlib.suppress(OSError):
@@ -165,14 +179,11 @@ class Disk:
         return self.path(digest).with_suffix(".lock")
 
     def _lock(self, digest: str, deadline: float) -> int | None:
+        """None where somebody else has it until then. Raises OSError."""
         path = self._lock_path(digest)
         while time.monotonic() < deadline:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except OSError as error:
-                self._warn("written", error)
-                return None
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_at(descriptor, path):
@@ -193,24 +204,36 @@ class Disk:
             for _, size, path in sorted(files):
                 if used <= _KEEP * self.capacity_bytes:
                     break
-                self._remove(path)
+                _unlink(path)
                 self.evictions += 1
                 used -= size
         self.used_bytes = used
 
-    def _touch(self, path: Path) -> None:
-        with contextlib.suppress(OSError):  # a folder that can only be read serves as well
-            if time.time() - path.stat().st_mtime > _TOUCH_SECONDS:
+    def touch(self, digest: str) -> bool:
+        """Notes that a file is used; False where it is not there (any more)."""
+        path = self.path(digest)
+        try:
+            used = path.stat().st_mtime
+        except OSError:
+            return False
+        if time.time() - used > _TOUCH_SECONDS:
+            with contextlib.suppress(OSError):  # a folder that can only be read serves as well
                 os.utime(path)
+        return True
 
-    def _remove(self, path: Path) -> None:
-        with contextlib.suppress(OSError):
-            path.unlink()
+    def remove(self, digest: str) -> None:
+        """Nothing happens where there is no such file."""
+        _unlink(self.path(digest))
 
     def _warn(self, what: str, error: OSError) -> None:
         if what not in self._warned:
             self._warned.add(what)
             logger.warning("index cache %s cannot be %s (%s); work goes on without it", self.folder, what, error)
+
+
+def _unlink(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

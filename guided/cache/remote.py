@@ -15,6 +15,7 @@ import os
 import secrets
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -69,8 +70,10 @@ class Remote:
     """The values of one generation of indexes; see `guided.cache.address`.
 
     Attributes:
-        misses: values that were asked for and are not there.
-        failures: questions without an answer, and values that are not what they should be. While nobody asks, nothing fails.
+        counts: since the start,
+            "misses": values that were asked for and are not there;
+            "failures": questions without an answer, and values that are not what they should be. While nobody asks, nothing fails;
+            "written", "there", "too_large": files that were to be written, by what came of it.
     """
 
     def __init__(self, options: RemoteOptions, generation: str) -> None:
@@ -79,31 +82,49 @@ class Remote:
         self._client: Redis | None = None
         self._resumes = 0.0  # time.monotonic() before which nobody asks
         self._warned = False
-        self.misses = 0
-        self.failures = 0
+        self._damaged: set[str] = set()  # digests whose value is to be replaced, whatever it says it is
+        self.counts: Counter[str] = Counter()
 
     def get(self, digest: str) -> bytearray | None:
         """The bytes of a file, or None."""
         value = self._ask(lambda client: client.get(self._prefix + digest) or b"")
         if value == b"":
-            self.misses += 1
+            self.counts["misses"] += 1
         if not value:
             return None
         try:
             return self._opened(value)
         except (ValueError, zlib.error) as error:
-            self.failures += 1
+            self.counts["failures"] += 1
+            self._damaged.add(digest)
             logger.warning("index %s from the remote cache is dropped: %s", digest, error)
             return None
 
     def put(self, digest: str, data: bytes | bytearray) -> bool:
-        """Writes the bytes of a file, if they are not too many; was that possible?"""
+        """Writes the bytes of a file, if they are not too many; are they there now? What is there already only lives on."""
         if len(data) > self._options.most_bytes:
+            self.counts["too_large"] += 1
             return False
         content = len(data).to_bytes(_LENGTH_BYTES, "little") + zlib.compress(data, _FAST)
-        value = self._signature(content) + content
-        ttl = self._options.ttl_seconds
-        return bool(self._ask(lambda client: client.set(self._prefix + digest, value, ex=ttl)))
+        signature = self._signature(content)
+        name, ttl = self._prefix + digest, self._options.ttl_seconds
+        if digest not in self._damaged and self._lives_on(name, signature):
+            self.counts["there"] += 1
+            return True
+        written = bool(self._ask(lambda client: client.set(name, signature + content, ex=ttl)))
+        self.counts["written"] += written
+        if written:
+            self._damaged.discard(digest)
+        return written
+
+    def _lives_on(self, name: str, signature: bytes) -> bool:
+        """Is a value with this signature there? It is as good as new then."""
+
+        def renew(client: Redis) -> bool:
+            there = client.getrange(name, 0, len(signature) - 1) == signature
+            return there and bool(client.expire(name, self._options.ttl_seconds))
+
+        return bool(self._ask(renew))
 
     def flush(self) -> int:
         """Removes all values of this generation; how many there were."""
@@ -171,7 +192,7 @@ class Remote:
             return question(self._client)
         except (RedisError, OSError, ValueError) as error:  # ValueError: an address that makes no sense
             self._resumes = time.monotonic() + _RETRY_SECONDS
-            self.failures += 1
+            self.counts["failures"] += 1
             if not self._warned:
                 self._warned = True
                 logger.warning(

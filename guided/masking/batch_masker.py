@@ -92,7 +92,7 @@ class BatchMasker:
             slot.budget, slot.fit = budget, self._fits.of(index)  # type: ignore[arg-type]
         self._enter(row, slot)
 
-    def add_failed(self, row: int, reason: str, *, stop_tokens: Collection[int], name: str = "?") -> None:
+    def add_failed(self, row: int, reason: str | Exception, *, stop_tokens: Collection[int], name: str = "?") -> None:
         """Puts a request into a row whose constraint cannot be enforced: it is ended at its next token."""
         self.remove(row)
         failed = Slot(self._new_number(), None, None, (), frozenset(stop_tokens), name)

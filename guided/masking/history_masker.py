@@ -95,7 +95,7 @@ class HistoryMasker:
             entry.budget, entry.fit = budget, self._fits.of(index)  # type: ignore[arg-type]
         self._enter(slot, entry, replayed)
 
-    def put_failed(self, slot: int, reason: str, *, stop_tokens: Collection[int], name: str = "?") -> None:
+    def put_failed(self, slot: int, reason: str | Exception, *, stop_tokens: Collection[int], name: str = "?") -> None:
         """A request takes a slot whose constraint cannot be enforced: it is ended at its next token."""
         self.clear(slot)
         failed = Slot(slot, None, None, [], frozenset(stop_tokens), name)

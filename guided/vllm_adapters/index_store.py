@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from guided.automaton.network import Network
-from guided.cache import Disk, Memory, Remote, RemoteOptions, Store, default_folder, generation, is_digest
+from guided.cache import Files, Memory, Remote, RemoteOptions, Spare, Store, default_folder, generation, is_digest
 from guided.compiler import TokenIndex, compile, writable_network
 from guided.constraint import Constraint
 from guided.errors import LimitExceeded
@@ -20,6 +20,7 @@ from guided.vocabulary import Vocabulary
 logger = logging.getLogger(__name__)
 
 # What a constraint without a file may hold up the batch for: most are closed by then and cost the host nothing from then on.
+_COMPILING = Limits(seconds=0.1)
 _CLOSING = Limits(states=4_000, seconds=0.05)
 _LARGE = 16_000  # characters of a constraint whose network is not built in a step of the engine
 _GROWTH = Limits(seconds=5.0)  # of one state of an index that still grows: the batch waits
@@ -44,29 +45,40 @@ class IndexStore:
         folder: Path | None = None,
         limits: Limits | None = None,
         remote: RemoteOptions | None = None,
+        spare: Spare | None = None,
+        compiles_at_need: bool = False,
     ) -> None:
         """
         Args:
-            limits: of a constraint that no tier of the cache has, and that is compiled here.
+            limits: of a large constraint whose network the batch has to wait for, and of what is compiled at need.
             remote: what hosts share; None: nothing.
+            spare: where the gateway's workers leave what the disk does not take; None: nowhere, or it is on another host.
+            compiles_at_need: the gateway is on another host: what comes by no tier of the cache has to be compiled here, however long it
+                takes, since all ranks have to know it.
         """
         self._vocabulary = vocabulary
         self._limits = limits or Limits()
         self._kept: Memory[_Kept] = Memory(capacity_bytes)
+        self._compiles_at_need = compiles_at_need
         self._warned = False
+        self._flushes = 0
         self._patient: set[str] = set()  # digests of constraints with a request that may not be broken off
-        self._disk = Disk(folder or default_folder(), vocabulary, rebuild=self._rebuild)
-        self._tiers = Store(self._disk, None if remote is None else Remote(remote, generation(vocabulary)))
+        self._files = Files.at(folder or default_folder(), vocabulary, spare=spare, rebuild=self._rebuild)
+        self._tiers = Store(self._files, None if remote is None else Remote(remote, generation(vocabulary)))
 
     def get(self, params: GuidedParams) -> TokenIndex:
         """The index of the constraint.
 
         Raises:
             ValueError: the digest is none.
-            ConstraintError: there is no file, and it does not compile here, although a worker compiled it before.
+            BrokenOff: its file is gone; the request may be sent again when it is there.
+            ConstraintError: its file is gone, the request has to end here, and the batch does not wait until it is compiled.
         """
         if not is_digest(params.digest):  # it names a file
             raise ValueError("the constraint's digest is none")
+        if params.flushes > self._flushes:
+            self._flushes = params.flushes
+            self._kept.flush()
         if not params.may_break_off and len(params.canonical_text) > _LARGE:
             self._patient.add(params.digest)
         index = self._current(params)
@@ -82,10 +94,10 @@ class IndexStore:
         kept = self._kept.get(params.digest)
         if kept is not None and kept.index.is_closed:
             return kept.index
-        stamp = self._disk.stamp(params.digest)
+        stamp = self._files.stamp(params.digest)
         if kept is not None and kept.stamp == stamp:
             return kept.index
-        stored = self._disk.load(params.digest) if stamp is not None else None
+        stored = self._files.load(params.digest) if stamp is not None else None
         if stored is not None:
             index = stored.index
         elif kept is not None:
@@ -96,10 +108,12 @@ class IndexStore:
         return index
 
     def _found_elsewhere(self, params: GuidedParams) -> tuple[TokenIndex, bytes | None]:
-        """From what hosts share, on all but the one where the gateway is; compiled as the last resort. And the stamp of its file."""
+        """From what hosts share, on all but the one where the gateway is; otherwise compiled, if that may be. And the stamp of its file."""
         found = self._tiers.find(params.digest)
         if found is not None:
-            return found.stored.index, self._disk.stamp(params.digest)
+            return found.stored.index, self._files.stamp(params.digest)
+        if params.may_break_off and not self._compiles_at_need:
+            raise BrokenOff("the file of its index is gone", limit="seconds")
         return self._compiled(params), None
 
     def _rebuild(self, constraint: Constraint) -> Network:
@@ -113,11 +127,18 @@ class IndexStore:
         return writable_network(constraint, self._vocabulary, Budget(self._limits))
 
     def _compiled(self, params: GuidedParams) -> TokenIndex:
-        """Compiled while the batch waits: the disk tier does not work, or the gateway is on another host and they share no other."""
-        if not self._warned:
-            self._warned = True
-            logger.warning("constraint %s has no index file: it is compiled in the engine, which waits", params.digest)
-        index = compile(params.constraint, self._vocabulary, self._limits)
+        """Compiled while the batch waits: a moment only, unless this host has no other way to it. Raises ConstraintError."""
+        if self._compiles_at_need:
+            if not self._warned:
+                self._warned = True
+                logger.warning("constraint %s has no index file: the engine compiles it and waits", params.digest)
+            index = compile(params.constraint, self._vocabulary, self._limits)
+        elif len(params.canonical_text) <= _LARGE:
+            index = compile(params.constraint, self._vocabulary, _COMPILING)
+        else:
+            raise LimitExceeded(
+                "the file of its index is gone, and the batch does not wait for another", limit="seconds"
+            )
         self._close(index)
         return index
 

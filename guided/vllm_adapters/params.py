@@ -20,12 +20,13 @@ class GuidedParams:
 
     Attributes:
         digest: of the constraint; names the index in the worker's store.
-        canonical_text: of the constraint, to compile it where the store does not have it.
+        canonical_text: of the constraint, for what the file of its index does not have.
         request_id: only for the log.
         fit_budget: the answer has to be complete within the request's tokens.
         may_break_off: the request may be ended where its index would hold up the batch; the gateway goes on with it.
         prefix: tokens at the end of the prompt that belong to the answer: it was broken off after them.
         report: under this name the worker reports what it measures of the masks; see `guided.vllm_adapters.reports`.
+        flushes: of the gateway's caches, so far: indexes that were read before the last one are not used any more.
     """
 
     digest: str
@@ -35,6 +36,7 @@ class GuidedParams:
     may_break_off: bool = False
     prefix: int = 0
     report: str | None = None
+    flushes: int = 0
 
     @property
     def constraint(self) -> Constraint:
@@ -49,12 +51,13 @@ def to_extra_args(
     fit_budget: bool = True,
     may_break_off: bool = False,
     report: str | None = None,
+    flushes: int = 0,
 ) -> dict[str, Any]:
     """A copy of `extra_args` in which the constraint travels as well.
 
     Args:
         fit_budget: the answer has to be complete within the request's tokens; a request whose budget fits no answer fails.
-        may_break_off, report: see `GuidedParams`.
+        may_break_off, report, flushes: see `GuidedParams`.
     """
     travelling = {
         "format": FORMAT_VERSION,
@@ -65,6 +68,7 @@ def to_extra_args(
         "may_break_off": may_break_off,
         "prefix": 0,
         "report": report,
+        "flushes": flushes,
     }
     return {**(extra_args or {}), KEY: travelling}
 
@@ -93,6 +97,7 @@ def from_extra_args(extra_args: Mapping[str, Any] | None) -> GuidedParams | None
         travelling["may_break_off"],
         travelling["prefix"],
         travelling["report"],
+        travelling["flushes"],
     )
 
 

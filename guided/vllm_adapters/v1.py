@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
-from guided.cache import RemoteOptions
+from guided.cache import RemoteOptions, Spare
 from guided.compiler import warm_up
 from guided.masking import BatchMasker
 from guided.masking.pressure import Pressure
@@ -55,7 +55,10 @@ class GuidedLogitsProcessor(LogitsProcessor):
         model = vllm_config.model_config
         vocabulary = Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
         self._max_model_len = model.max_model_len
-        self._store = IndexStore(vocabulary, remote=RemoteOptions.left())
+        several_hosts = vllm_config.parallel_config.nnodes > 1
+        self._store = IndexStore(
+            vocabulary, remote=RemoteOptions.left(), spare=Spare.left(), compiles_at_need=several_hosts
+        )
         self._masker = BatchMasker(vocabulary, device, on_leave=self._report)
         self._reports = reports_of_this_rank()
         self._times = None if self._reports is None else MaskTimes(vllm_config.instance_id)
@@ -107,7 +110,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
                 row, index, output=written, stop_tokens=stop_tokens, budget=budget, name=name, pressure=pressure
             )
         except Exception as error:  # noqa: BLE001 - an exception here would end the engine and every request in it
-            self._masker.add_failed(row, f"{type(error).__name__}: {error}", stop_tokens=stop_tokens, name=name)
+            self._masker.add_failed(row, error, stop_tokens=stop_tokens, name=name)
 
     def _report(self, slot: Slot) -> None:
         if slot.pressure is None or self._reports is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from vllm.v1.worker.gpu.sample.logits_processor import LogitsContext, LogitsProcessor, LogitsProcRequestState
 
-from guided.cache import RemoteOptions
+from guided.cache import RemoteOptions, Spare
 from guided.compiler import warm_up
 from guided.masking.history_masker import History, HistoryMasker, Layout
 from guided.masking.pressure import left_of, log_mass
@@ -36,7 +36,10 @@ class GuidedLogitsProcessor(LogitsProcessor):
         vocabulary = Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
         self._requests = req_states
         self._max_model_len = model.max_model_len
-        self._store = IndexStore(vocabulary, remote=RemoteOptions.left())
+        several_hosts = vllm_config.parallel_config.nnodes > 1
+        self._store = IndexStore(
+            vocabulary, remote=RemoteOptions.left(), spare=Spare.left(), compiles_at_need=several_hosts
+        )
         self._masker = HistoryMasker(
             vocabulary,
             req_states.device,
@@ -79,7 +82,7 @@ class GuidedLogitsProcessor(LogitsProcessor):
             if guided.report is not None:
                 self._reported[req_idx] = guided.report
         except Exception as error:  # noqa: BLE001 - an exception here would end the engine and every request in it
-            self._masker.put_failed(req_idx, f"{type(error).__name__}: {error}", stop_tokens=stop_tokens, name=name)
+            self._masker.put_failed(req_idx, error, stop_tokens=stop_tokens, name=name)
         return True
 
     def apply_staged_writes(self) -> None:

@@ -82,33 +82,36 @@ class Jobs:
             yield {"refused": from_error(LimitExceeded(message, limit="memory_bytes"))}
 
     def cache_use(self) -> Message:
-        """Of the tiers below memory; evictions, misses and failures since the last call."""
-        disk = self._store.disk
-        evictions, disk.evictions = disk.evictions, 0
-        use = {"used_bytes": disk.used_bytes, "oldest_seconds": disk.oldest_seconds, "evictions": evictions}
-        return {"disk": use, "remote": self._store.remote_trouble()}
+        """Of the tiers below memory; what is counted, since the last call."""
+        return {"files": self._store.files.use(), "remote": self._store.remote_use()}
 
     # --- compile ------------------------------------------------------------------------------------------------------
 
     def _compile(self, job: Message, budget: Budget) -> Iterator[Message]:
-        """Finds or compiles an index, and closes it as far as "closing_seconds" (of CPU time) go."""
+        """Finds or compiles an index, and closes it as far as "closing_seconds" (of CPU time) go.
+
+        Raises:
+            LimitExceeded: also where its file is larger than any that is kept: nobody else could have it.
+        """
         constraint = Constraint.from_canonical(job["constraint"])
         stages = Stages()
         found = self._store.find(constraint.digest, budget)
         if found is not None:
-            yield _outcome(found.stored.index, found.tier, stages)
+            yield self._outcome(constraint, found.stored.index, found.tier, stages)
             return
         with self._store.alone(constraint.digest, _PATIENCE * job["wall_seconds"]):
             found = self._store.find(constraint.digest, budget)
             if found is not None:
-                yield _outcome(found.stored.index, found.tier, stages)
+                yield self._outcome(constraint, found.stored.index, found.tier, stages)
                 return
             index = self._begin(constraint, budget, stages)
             with stages.timed("closing"):
                 close(index, job["closing_seconds"], budget)
             with stages.timed("file"):
                 data = self._store.keep(index, constraint)
-            yield _outcome(index, COMPILED, stages)
+            if len(data) > self._store.files.largest_bytes:
+                raise _too_large(len(data), self._store.files.largest_bytes)
+            yield self._outcome(constraint, index, COMPILED, stages)
             self._store.share(constraint.digest, data)
 
     def _close(self, job: Message, budget: Budget) -> Iterator[Message]:
@@ -124,12 +127,23 @@ class Jobs:
                 close(index, job["closing_seconds"], budget)
             if index.is_closed:
                 data = self._store.keep(index, constraint)
-        yield _outcome(index, tier, stages)
+        yield self._outcome(constraint, index, tier, stages)
         if data is not None:
             self._store.share(constraint.digest, data)
 
+    def _outcome(self, constraint: Constraint, index: TokenIndex, tier: str, stages: Stages) -> Message:
+        return {
+            "tier": tier,
+            "stored": self._store.files.touch(constraint.digest),
+            "closed": index.is_closed,
+            "states": index.num_states,
+            "rows": index.num_rows,
+            "bytes": index.memory_bytes,
+            "stages": stages.seconds,
+        }
+
     def _fetch(self, job: Message, budget: Budget) -> Iterator[Message]:
-        """Brings the index of "digest" to this host's disk, if any tier has it."""
+        """Brings the index of "digest" to this host, if any tier has it."""
         found = self._store.find(job["digest"], budget)
         yield {"constraint": None if found is None else found.stored.constraint.canonical_text}
 
@@ -156,9 +170,8 @@ class Jobs:
         yield {"complete": complete}
         if growing.index.num_states > _WORTH_WRITING * growing.written_states:
             with self._store.alone(constraint.digest, 0.5):
-                if growing.stamp == self._store.disk.stamp(
-                    constraint.digest
-                ):  # else somebody learnt more, or closed it
+                # Otherwise somebody learnt more, or closed it.
+                if growing.stamp == self._store.files.stamp(constraint.digest):
                     self._write(constraint, growing.index)
 
     def _explore(self, job: Message, budget: Budget) -> Iterator[Message]:
@@ -174,7 +187,7 @@ class Jobs:
 
     def _growing_index(self, constraint: Constraint, budget: Budget) -> _Growing:
         """The index as it was last written, with the network in memory where this worker had it before."""
-        stamp = self._store.disk.stamp(constraint.digest)
+        stamp = self._store.files.stamp(constraint.digest)
         known = self._growing.get(constraint.digest)
         if known is None or known.stamp != stamp:
             found = self._store.find(constraint.digest, budget)
@@ -186,7 +199,7 @@ class Jobs:
 
     def _write(self, constraint: Constraint, index: TokenIndex) -> None:
         data = self._store.keep(index, constraint)
-        known = _Growing(index, self._store.disk.stamp(constraint.digest), index.num_states)
+        known = _Growing(index, self._store.files.stamp(constraint.digest), index.num_states)
         self._growing.put(constraint.digest, known, index.memory_bytes)
         self._store.share(constraint.digest, data)
 
@@ -265,15 +278,9 @@ def _spells_an_answer(index: TokenIndex, tokens: list[int]) -> bool:
     return state is not None and index.is_accepting(state)
 
 
-def _outcome(index: TokenIndex, tier: str, stages: Stages) -> Message:
-    return {
-        "tier": tier,
-        "closed": index.is_closed,
-        "states": index.num_states,
-        "rows": index.num_rows,
-        "bytes": index.memory_bytes,
-        "stages": stages.seconds,
-    }
+def _too_large(nbytes: int, most: int) -> LimitExceeded:
+    what = f"the file of its index is {nbytes:,} bytes, and the largest that is kept {most:,}"
+    return LimitExceeded(f"the constraint is too complex: {what}", limit="file_bytes")
 
 
 class Stages:

@@ -20,8 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from guided.cache import Disk, Remote, Store, generation
-from guided.cache.remote import RemoteOptions
+from guided.cache import Files, Remote, RemoteOptions, Spare, Store, generation
 from guided.compiler import warm_up, writable_network
 from guided.explain import characters
 from guided.limits import Limits
@@ -76,14 +75,15 @@ def _vocabulary(descriptor: int) -> Vocabulary:
 
 
 def _store(settings: Message, vocabulary: Vocabulary) -> Store:
-    disk = Disk(
+    spare, remote = settings["spare"], settings["remote"]
+    files = Files.at(
         Path(settings["folder"]),
         vocabulary,
         capacity_bytes=settings["disk_bytes"],
+        spare=None if spare is None else Spare(Path(spare[0]), spare[1]),
         rebuild=lambda constraint: writable_network(constraint, vocabulary),
     )
-    remote = settings["remote"]
-    return Store(disk, None if remote is None else Remote(RemoteOptions(**remote), generation(vocabulary)))
+    return Store(files, None if remote is None else Remote(RemoteOptions(**remote), generation(vocabulary)))
 
 
 class Nursery:

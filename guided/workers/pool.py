@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from guided.cache.remote import RemoteOptions
+from guided.cache import DISK, SPARE, RemoteOptions, Spare
 from guided.errors import LimitExceeded
 from guided.limits import Limits
 from guided.vocabulary import Vocabulary
@@ -50,7 +50,7 @@ class PoolOptions:
         memory_bytes: address space of a job.
         nice: workers run when nothing else wants the CPU. Where that leaves a short job without one, those with short jobs are as nice as
             this for a minute; 20: they stay as they are; 0: nobody gives way at all.
-        folder, disk_bytes, remote: the cache; see `guided.cache`.
+        folder, disk_bytes, spare, remote: the cache; see `guided.cache`.
     """
 
     folder: Path
@@ -62,6 +62,7 @@ class PoolOptions:
     memory_bytes: int = 1 << 30
     nice: int = 10
     disk_bytes: int = 4 << 30
+    spare: Spare | None = None
     remote: RemoteOptions | None = None
 
     def for_nursery(self) -> dict[str, Any]:
@@ -70,6 +71,7 @@ class PoolOptions:
             "memory_bytes": self.memory_bytes,
             "folder": str(self.folder),
             "disk_bytes": self.disk_bytes,
+            "spare": None if self.spare is None else [str(self.spare.folder), self.spare.capacity_bytes],
             "remote": None if self.remote is None else asdict(self.remote),
         }
 
@@ -81,8 +83,9 @@ class Pool:
         deaths: workers that died or were killed.
         overloads: jobs that were refused since too many wait.
         busy: workers with a job.
-        disk: what a worker last said of the disk tier: "used_bytes", "oldest_seconds" (None: not known), and "evictions" since the start.
-        remote: "misses" and "failures" of the remote cache since the start.
+        files: what a worker last said of each folder of index files: "used_bytes", "oldest_seconds" (None: not known), and "evictions"
+            since the start.
+        remote: what came of questions to the remote cache since the start, see `guided.cache.Remote`.
     """
 
     def __init__(
@@ -102,7 +105,9 @@ class Pool:
         self.options = options
         self.deaths = 0
         self.overloads = 0
-        self.disk: dict[str, Any] = {"used_bytes": None, "oldest_seconds": None, "evictions": 0}
+        self.files: dict[str, dict[str, Any]] = {
+            folder: {"used_bytes": None, "oldest_seconds": None, "evictions": 0} for folder in (DISK, SPARE)
+        }
         self.remote: Counter[str] = Counter()
         self.busy = 0
         self._idle_for_any = 0  # workers that could take any job
@@ -266,13 +271,16 @@ class Pool:
             return False
         worker.grown_bytes = last["grown_bytes"]
         if last["caches"]:
-            self._note_caches(**last["caches"])
+            self.note_files(last["caches"]["files"])
+            self.remote.update(last["caches"]["remote"])
         return last["idle"]
 
-    def _note_caches(self, disk: Message, remote: Message) -> None:
-        evictions = self.disk["evictions"] + disk.pop("evictions")
-        self.disk |= {name: value for name, value in disk.items() if value is not None} | {"evictions": evictions}
-        self.remote.update(remote)
+    def note_files(self, use: Message) -> None:
+        """What `guided.cache.Files.use` says, here or in a worker."""
+        for folder, said in use.items():
+            known = self.files[folder]
+            evictions = known["evictions"] + said["evictions"]
+            known |= {name: value for name, value in said.items() if value is not None} | {"evictions": evictions}
 
     def _make_way(self) -> None:
         """Ends a job that nobody waits for, where otherwise one that somebody waits for would wait for it."""

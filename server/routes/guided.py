@@ -20,12 +20,18 @@ from server.handover import FIELD as BACKEND
 from server.handover import named_backend
 from server.request_body import parse_body
 from server.request_fields import refuse_beside_a_constraint_alone
+from server.thinking.serving import Thinking
 
 router = APIRouter()
 
 Result = TypeVar("Result")
 
 _CLIENT_LEFT = 499
+_OF_THE_OUTPUT = ("digest", "closed", "states", "bytes", "fewest_tokens")
+_STAYS = [
+    "the indexes of requests that run, until these end; what the engine has in memory, until the next constrained request comes",
+    "what other servers on the same folder or Redis have in memory",
+]
 
 
 @router.post("/v1/guided/compile")
@@ -33,10 +39,21 @@ async def compile_constraint(request: Request) -> Response:
     """Compiles the constraint of a request that has no prompt, in any of its spellings.
 
     The answer: "digest" (for `guided_ref`), "closed", "states", "rows", "bytes", "fewest_tokens", "typical_tokens", "most_tokens",
-    "max_tokens" (what to ask for), "warnings" and "seconds" (by stage of the compilation, empty where it was done before).
+    "max_tokens" (what to ask for), "warnings" and "seconds" (by stage of the compilation, empty where it was done before). On servers that
+    separate thinking from answers also "with_thinking": sizes and fewest tokens of the whole output, for each way in which the chat
+    template lets it begin.
     """
     service: CompileService = request.app.state.compile_service
-    return await _answered(request, service.describe, JSONResponse)
+    thinking: Thinking | None = request.app.state.thinking
+
+    async def described(constraint: Constraint, caller: str) -> dict[str, Any]:
+        facts = await service.describe(constraint, caller)
+        if thinking is None:
+            return facts
+        forms = [await service.describe(form, caller) for form in await thinking.forms(constraint)]
+        return {**facts, "with_thinking": [{name: form[name] for name in _OF_THE_OUTPUT} for form in forms]}
+
+    return await _answered(request, described, JSONResponse)
 
 
 @router.post("/v1/guided/plot")
@@ -48,10 +65,10 @@ async def plot_constraint(request: Request) -> Response:
 
 @router.post("/v1/guided/cache/flush")
 async def flush(request: Request) -> Response:
-    """Forgets the indexes of this model in every tier; how many each had. Requests go on: what they use stays theirs."""
+    """Forgets the indexes of this model in every tier; how many each had, and what stays for the moment."""
     service: CompileService = request.app.state.compile_service
     try:
-        return JSONResponse({"removed": await service.flush()})
+        return JSONResponse({"removed": await service.flush(), "stays": _STAYS})
     except Overloaded as error:
         return overloaded(error).response()
 

@@ -18,7 +18,7 @@ from server.engine import Pending, pending_constraint
 from server.thinking.sections import Sections, Splitter
 from server.tools.parser import Parsed, may_call
 
-_ON = {"thinking": True, "enable_thinking": True}  # the switches of chat templates
+ON = {"thinking": True, "enable_thinking": True}  # the switches of chat templates
 _CHANNELS = ("<|channel>", "<|content_thinking|>")  # start markers of more than thinking, or with a heading behind them
 
 
@@ -26,7 +26,7 @@ def markers_of(parser_class: type[Parser], tokenizer: Any, model_config: Any = N
     """The start and the end marker of thinking; None where they do not say what is thinking, or the parser does more than that."""
     if parser_class.reasoning_parser_cls is None or DelegatingParser not in parser_class.__bases__:
         return None
-    reasoning = parser_class.reasoning_parser_cls(tokenizer, chat_template_kwargs=dict(_ON), model_config=model_config)
+    reasoning = parser_class.reasoning_parser_cls(tokenizer, chat_template_kwargs=dict(ON), model_config=model_config)
     start, end = reasoning.reasoning_start_str, reasoning.reasoning_end_str
     return (start, end) if start and end and start not in _CHANNELS else None
 
@@ -35,7 +35,7 @@ def switched_off(parser_class: type[Parser], tokenizer: Any, template_options: d
     """Does the request say that the model is not to think? In the template's options, or the parser understands them so."""
     if template_options.get("reasoning_effort") == "none":
         return True
-    switches = [template_options[name] for name in _ON if template_options.get(name) is not None]
+    switches = [template_options[name] for name in ON if template_options.get(name) is not None]
     if switches:
         return not any(switches)
     parser = parser_class(tokenizer, chat_template_kwargs=dict(template_options))

@@ -7,15 +7,19 @@ the first byte of a stream, and what /v1/completions asks for never comes here.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from jinja2 import TemplateError
 from starlette.datastructures import State
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.parser.abstract_parser import Parser
 
+from guided.constraint import Constraint
 from guided.errors import ConstraintError
 from guided.workers import Overloaded
 from server.callers import overloaded
@@ -24,22 +28,30 @@ from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused, from_constraint_error
 from server.observation import current
 from server.parsers import put_in_front
-from server.thinking.parser import SectionsParser, markers_of, switched_off
+from server.thinking.parser import ON, SectionsParser, markers_of, switched_off
 from server.thinking.sections import Beginning, Sections, beginning_after
+
+logger = logging.getLogger(__name__)
 
 Render = Callable[..., Awaitable[Any]]
 
+_SWITCHES = (None, ON, dict.fromkeys(ON, False))  # options of the chat template
 
-def think_first(state: State, compile_service: CompileService) -> None:
-    """Changes the serving objects in the application's state, if they separate thinking from answers; constraints come after it then."""
+
+def think_first(state: State, compile_service: CompileService) -> Thinking | None:
+    """Changes the serving objects in the application's state, if they separate thinking from answers; constraints come after it then.
+
+    None where they do not.
+    """
     renderer = state.online_renderer
     if not renderer.use_harmony and (renderer.parser is None or renderer.parser.reasoning_parser_cls is None):
-        return
+        return None
     thinking = Thinking(renderer, compile_service)
-    renderer.render_chat = thinking.around(renderer.render_chat, lambda rendered: rendered[1][0])
-    renderer.render_responses = thinking.around(renderer.render_responses, lambda rendered: rendered.engine_input)
+    renderer.render_chat = thinking.around(renderer.render_chat, _prompt_of_chat)
+    renderer.render_responses = thinking.around(renderer.render_responses, _prompt_of_response)
     if thinking.markers is not None:
         put_in_front(state, SectionsParser)
+    return thinking
 
 
 class Thinking:
@@ -56,15 +68,42 @@ class Thinking:
         named = self._tokenizer.get_added_vocab()
         self._boundaries = frozenset(named[name] for name in named if name not in (self.markers or ()))
         self._decode = partial(self._tokenizer.decode, skip_special_tokens=False)
+        self._usual: list[Sections] | None = None
 
-    def around(self, render: Render, prompt_of: Callable[[Any], Any]) -> Render:
+    async def forms(self, answer: Constraint) -> list[Constraint]:
+        """What chat outputs with this answer obey besides the constraint itself: how the template ends a prompt decides it, with thinking
+        as it is by default, switched on and switched off.
+
+        Raises:
+            ConstraintError: a marker is too long.
+        """
+        if self.markers is None or "after" in answer.options:
+            return []
+        if self._usual is None:
+            found = [await self._sections_of_a_chat(options) for options in _SWITCHES]
+            self._usual = list(dict.fromkeys(sections for sections in found if sections is not None))
+        forms = (sections.constraint(answer) for sections in self._usual)
+        return [form for form in forms if form != answer]
+
+    async def _sections_of_a_chat(self, options: dict[str, Any] | None) -> Sections | None:
+        """Of a chat of one message; None where the template does not take it, and so most likely takes no such option."""
+        messages = [{"role": "user", "content": "?"}]
+        request = ChatCompletionRequest(messages=messages, chat_template_kwargs=options)
+        try:
+            rendered = await self._renderer.render_chat(request)
+        except (ValueError, TemplateError) as error:
+            logger.warning("no constraint is warmed for chats with %s: %s", options or "the template's defaults", error)
+            return None
+        return None if isinstance(rendered, ErrorResponse) else self._sections(request, _prompt_of_chat(rendered))
+
+    def around(self, render: Render, prompt_of: Callable[[Any], Sequence[int]]) -> Render:
         """`render`, with the request's constraint made ready for the prompt."""
 
         async def rendered_first(request: Any, **options: Any) -> Any:
             pending = self._at_hand()
             rendered = await render(request, **options)
             if pending is not None and not isinstance(rendered, ErrorResponse):
-                await self._prepare(pending, request, prompt_of(rendered).get("prompt_token_ids") or ())
+                await self._prepare(pending, request, prompt_of(rendered))
             return rendered
 
         return rendered_first
@@ -132,6 +171,14 @@ class Thinking:
             if vocabulary.get(marker) in (getattr(request, "stop_token_ids", None) or ()):
                 message = f"stop_token_ids beside {field}: {marker} would end the output before its answer"
                 raise RequestRefused(message, "not_enforced", "stop_token_ids")
+
+
+def _prompt_of_chat(rendered: Any) -> Sequence[int]:
+    return rendered[1][0].get("prompt_token_ids") or ()
+
+
+def _prompt_of_response(rendered: Any) -> Sequence[int]:
+    return rendered.engine_input.get("prompt_token_ids") or ()
 
 
 def _unknown_format(field: str) -> RequestRefused:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import guided
-from guided.cache import Disk, Store, generation
+from guided.cache import Disk, Files, Store, generation
 from guided.compiler import writable_network
 from guided.constraint import Constraint
 from guided.index import file
@@ -26,6 +26,10 @@ def closed(constraint: Constraint):
 
 def disk_at(folder, **options) -> Disk:
     return Disk(folder, VOCABULARY, rebuild=lambda c: writable_network(c, VOCABULARY), **options)
+
+
+def files_at(folder, **options) -> Files:
+    return Files.at(folder, VOCABULARY, rebuild=lambda c: writable_network(c, VOCABULARY), **options)
 
 
 @pytest.fixture
@@ -145,7 +149,7 @@ def test_flush(disk):
 
 def _compile_once(folder, compilations, start):
     disk = disk_at(folder)
-    store = Store(disk)
+    store = Store(Files(disk))
     start.wait(30)
     with store.alone(A.digest, 20.0):
         if store.find(A.digest) is None:

@@ -12,9 +12,8 @@ from dataclasses import replace
 import pytest
 import redis
 
-from guided.cache import Remote, RemoteOptions, Store
-from guided.cache.store import DISK, REMOTE
-from tests.cache.test_disk import A, closed, disk_at
+from guided.cache import DISK, REMOTE, Remote, RemoteOptions, Store
+from tests.cache.test_disk import A, closed, files_at
 from tests.redis_server import redis_server
 
 DIGEST = "ab" * 32
@@ -35,7 +34,7 @@ def options(server) -> RemoteOptions:
 def test_what_was_put_comes_back_compressed_and_with_an_end(server, options):
     remote = Remote(options, "g1")
     assert remote.get(DIGEST) is None
-    assert (remote.misses, remote.failures) == (1, 0)
+    assert (remote.counts["misses"], remote.counts["failures"]) == (1, 0)
     assert remote.put(DIGEST, DATA)
     assert Remote(options, "g1").get(DIGEST) == DATA
     assert Remote(options, "g2").get(DIGEST) is None, "another generation"
@@ -58,7 +57,8 @@ def test_what_is_not_ours_is_a_miss(server, options, damage, caplog):
         value[:32] = remote._signature(bytes(value[32:]))
     raw.set(name, {"cut": bytes(value[:60]), "empty": b"", "text": b"pickle?"}.get(damage, bytes(value)))
     assert remote.get(DIGEST) is None
-    assert (remote.misses, remote.failures) == ((1, 0) if damage == "empty" else (0, 1))
+    assert (remote.counts["misses"], remote.counts["failures"]) == ((1, 0) if damage == "empty" else (0, 1))
+    assert remote.put(DIGEST, DATA) and Remote(options, "g").get(DIGEST) == DATA, "it is written anew"
 
 
 def test_values_are_keyed(options):
@@ -69,8 +69,24 @@ def test_values_are_keyed(options):
     assert (ours.get(DIGEST), theirs.get(DIGEST)) == (DATA, None)
 
 
-def test_large_files_stay_at_home(options):
-    assert not Remote(replace(options, most_bytes=100), "g").put(DIGEST, DATA)
+def test_large_files_stay_at_home_and_are_counted(options):
+    remote = Remote(replace(options, most_bytes=100), "g")
+    assert not remote.put(DIGEST, DATA)
+    assert remote.counts == {"too_large": 1}
+
+
+def test_what_is_there_is_not_sent_again_and_lives_on(server, options):
+    first, second = Remote(options, "g"), Remote(replace(options, ttl_seconds=2 * options.ttl_seconds), "g")
+    assert first.put(DIGEST, DATA)
+    raw = redis.Redis.from_url(server.url)
+    received = raw.info("stats")["total_net_input_bytes"]
+    assert second.put(DIGEST, DATA)
+    assert second.counts == {"there": 1}
+    assert raw.info("stats")["total_net_input_bytes"] - received < raw.strlen(f"guided:g:{DIGEST}") / 2
+    assert raw.ttl(f"guided:g:{DIGEST}") > options.ttl_seconds
+    other = DATA[::-1]
+    assert second.put(DIGEST, other) and second.counts["written"] == 1, "an index that has grown is another file"
+    assert first.get(DIGEST) == other
 
 
 def test_flush_takes_its_generation_only(options):
@@ -90,7 +106,7 @@ def test_a_server_that_says_nothing_costs_its_timeout_once(server, options, capl
         elapsed = time.monotonic() - begin
     assert elapsed < 50 * 0.05, "it was asked again and again"
     assert caplog.text.count("does not answer") == 1
-    assert remote.failures >= 1 and remote.misses == 0, "an outage is no miss"
+    assert remote.counts["failures"] >= 1 and remote.counts["misses"] == 0, "an outage is no miss"
 
 
 def test_a_server_that_is_killed_and_comes_back(server, options, monkeypatch):
@@ -137,28 +153,28 @@ def test_tls(tmp_path):
 
 
 def test_a_second_replica_compiles_nothing(options, tmp_path):
-    first = Store(disk_at(tmp_path / "one"), Remote(options, "g"))
+    first = Store(files_at(tmp_path / "one"), Remote(options, "g"))
     first.share(A.digest, first.keep(closed(A), A))
-    second = Store(disk_at(tmp_path / "two"), Remote(options, "g"))
+    second = Store(files_at(tmp_path / "two"), Remote(options, "g"))
     found = second.find(A.digest)
     assert found is not None and found.tier == REMOTE and found.stored.constraint == A
     assert second.find(A.digest).tier == DISK
     assert second.flush() == {DISK: 1, REMOTE: 1}
     assert first.find(A.digest).tier == DISK
     assert second.find(A.digest) is None
-    assert second.remote_trouble() == {"misses": 1, "failures": 0}
-    assert second.remote_trouble() == {"misses": 0, "failures": 0}, "since the last call"
+    assert second.remote_use() == {"misses": 1}
+    assert second.remote_use() == {}, "since the last call"
 
 
 def test_a_value_that_is_no_index_is_a_miss(options, tmp_path):
     Remote(options, "g").put(A.digest, DATA)
-    store = Store(disk_at(tmp_path), Remote(options, "g"))
+    store = Store(files_at(tmp_path), Remote(options, "g"))
     assert store.find(A.digest) is None
     assert not list(tmp_path.rglob("*.index"))
 
 
 def _compile_once(folder, options, compilations, start):
-    store = Store(disk_at(folder), Remote(options, "g"))
+    store = Store(files_at(folder), Remote(options, "g"))
     start.wait(30)
     with store.alone(A.digest, 20.0):
         if store.find(A.digest) is None:

@@ -22,7 +22,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from guided.cache import Disk
+from guided.cache import Files
 from guided.compiler import writable_network
 from guided.errors import ConstraintError
 from guided.limits import Limits
@@ -102,8 +102,8 @@ def running(folder: Path) -> Iterator[Backend]:
 
 def create_app(backend: Backend, folder: Path) -> FastAPI:
     pool = Pool(VOCABULARY, PoolOptions(folder, limits=Limits(seconds=5.0, states=20_000), nice=0))
-    disk = Disk(folder, VOCABULARY, rebuild=lambda c: writable_network(c, VOCABULARY))
-    service = CompileService(VOCABULARY, pool, disk, memory_bytes=64 << 20)
+    files = Files.at(folder, VOCABULARY, rebuild=lambda c: writable_network(c, VOCABULARY))
+    service = CompileService(VOCABULARY, pool, files, memory_bytes=64 << 20)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

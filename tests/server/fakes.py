@@ -70,7 +70,7 @@ def compiled(constraint: Constraint, index: TextIndex, *, growing: bool = False)
         return len(index.text)
 
     async def explore(tokens: list[int], caller: str) -> bool:
-        return all(index.advance(state, token) is not None for state, token in enumerate(tokens))
+        return growing and all(index.advance(state, token) is not None for state, token in enumerate(tokens))
 
     return Compiled(constraint, None if growing else index, check, fewest_tokens, explore)  # type: ignore[arg-type]
 

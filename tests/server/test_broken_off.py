@@ -14,7 +14,7 @@ from vllm import SamplingParams
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import RequestOutputKind
 
-from guided.cache import Disk, default_folder
+from guided.cache import Files, default_folder
 from guided.compiler import writable_network
 from guided.constraint import Constraint
 from guided.workers import Pool, PoolOptions
@@ -68,9 +68,10 @@ def test_an_answer_is_whole_and_was_written_in_pieces(model_folder, vocabulary, 
     engine = Engine(model_folder, vocabulary)
 
     async def answer() -> list[int]:
-        disk = Disk(default_folder(), vocabulary, rebuild=lambda c: writable_network(c, vocabulary))
-        pool = Pool(vocabulary, PoolOptions(disk.folder, nice=0))
-        service = CompileService(vocabulary, pool, disk, memory_bytes=64 << 20)
+        folder = default_folder()
+        files = Files.at(folder, vocabulary, rebuild=lambda c: writable_network(c, vocabulary))
+        pool = Pool(vocabulary, PoolOptions(folder, nice=0))
+        service = CompileService(vocabulary, pool, files, memory_bytes=64 << 20)
         await service.start()
         try:
             compiled = await service.compile(constraint)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import server.compile_service as module
-from guided.cache import Disk
+from guided.cache import Files, spare_folder
 from guided.compiler import writable_network
 from guided.constraint import Constraint
 from guided.errors import InvalidConstraint, LimitExceeded
 from guided.limits import Limits
+from guided.vllm_adapters.index_store import IndexStore
+from guided.vllm_adapters.params import from_extra_args, to_extra_args
 from guided.workers import Overloaded, Pool, PoolOptions, Priority
-from server.compile_service import CompileService, spells_an_answer
+from server.callers import overloaded
+from server.compile_service import CompileService, NoRoom, spells_an_answer
 from server.refusals import Refusals
 from tests.index.test_token_index import VOCABULARY
 from tests.server.fakes import TextIndex, tokens_of
@@ -40,8 +43,15 @@ class Live:
     def start(self, memory_bytes: int = 64 << 20) -> CompileService:
         async def made() -> CompileService:
             pool = Pool(VOCABULARY, PoolOptions(self._folder, **self._options))
-            disk = Disk(self._folder, VOCABULARY, rebuild=lambda c: writable_network(c, VOCABULARY))
-            service = CompileService(VOCABULARY, pool, disk, memory_bytes=memory_bytes)
+            options = pool.options
+            files = Files.at(
+                self._folder,
+                VOCABULARY,
+                capacity_bytes=options.disk_bytes,
+                spare=options.spare,
+                rebuild=lambda c: writable_network(c, VOCABULARY),
+            )
+            service = CompileService(VOCABULARY, pool, files, memory_bytes=memory_bytes)
             await service.start()
             return service
 
@@ -325,16 +335,86 @@ def test_a_full_queue_is_overload(loop, tmp_path):
         small.wait(small.service.close())
 
 
-def test_without_a_disk_everything_works(loop, tmp_path):
+def test_a_file_that_is_gone_is_there_again_before_the_engine_is_asked(live):
+    """Evicted, or removed by hand: the engine may not have read it yet."""
+    for constraint in (choice("evicted"), RECURSIVE):
+        compiled = live.compile(constraint)
+        assert live.compile(constraint) is compiled
+        live.service.files.disk.remove(constraint.digest)
+        anew = live.compile(constraint)
+        assert anew is not compiled and live.service.files.touch(constraint.digest)
+
+
+def test_an_answer_whose_file_went_away_before_the_engine_read_it_goes_on(live):
+    compiled = live.compile(choice("went away"))
+    assert not live.wait(compiled.explore([], "")), "its file is there: that is not why it ended"
+    live.service.files.disk.remove(compiled.constraint.digest)
+
+    async def two_answers() -> list[bool]:
+        return [await compiled.explore([], ""), await compiled.explore([], "")]
+
+    assert live.wait(two_answers()) == [True, True]
+    assert live.service.files.touch(compiled.constraint.digest)
+
+
+def test_what_was_compiled_after_a_flush_says_so(live):
+    before = live.compile(choice("flushes")).flushes
+    live.wait(live.service.flush())
+    assert live.compile(choice("flushes")).flushes == before + 1
+
+
+@pytest.fixture(params=["blocked", "disabled", "small"])
+def without_a_disk(request, loop, tmp_path) -> Iterator[Live]:
+    """A service whose disk takes nothing; what is compiled goes to memory."""
+    (tmp_path / "file").write_text("in the way")
+    folder = tmp_path / ("file" if request.param == "blocked" else "folder") / "indexes"
+    disk_bytes = {"blocked": 1 << 30, "disabled": 0, "small": 100}[request.param]
+    with spare_folder(64 << 20, [tmp_path]) as spare:
+        made = Live(loop, folder, disk_bytes=disk_bytes, spare=spare)
+        made.start()
+        yield made
+        made.wait(made.service.close())
+
+
+def test_without_a_disk_it_is_compiled_once_and_the_engine_has_a_file(without_a_disk):
+    bare = without_a_disk
+    for constraint in (choice("ok"), RECURSIVE):
+        bare.compile(constraint)
+        bare.service.memory.flush()
+        compiled = bare.compile(constraint)
+        assert compiled.found == "disk", "one tier with the folder in memory"
+        engine = IndexStore(VOCABULARY, folder=bare.service.files.disk.folder, spare=bare.service.pool.options.spare)
+        params = from_extra_args(to_extra_args(None, constraint, "req", may_break_off=True))
+        assert engine.get(params).is_closed == (compiled.index is not None)
+    assert bare.service.tally.found["compiled"] == 2
+    assert bare.wait(compiled.satisfied_by(tokens("(x)"), ""))
+    assert not bare.wait(compiled.satisfied_by(tokens("(x"), ""))
+    assert bare.wait(bare.service.flush())["spare"] == 2
+
+
+def test_where_nothing_takes_the_file_the_request_is_refused_for_now(loop, tmp_path):
     (tmp_path / "file").write_text("in the way")
     bare = Live(loop, tmp_path / "file" / "indexes")
     bare.start()
     try:
-        compiled = bare.compile(choice("ok"))
-        assert bare.wait(compiled.satisfied_by(tokens("ok"), ""))
-        assert not bare.wait(compiled.satisfied_by(tokens("o"), ""))
+        with pytest.raises(NoRoom) as caught:
+            bare.compile(choice("ok"))
+        refused = overloaded(caught.value)
+        assert (refused.status, refused.code) == (503, "no_room_for_index")
     finally:
         bare.wait(bare.service.close())
+
+
+def test_a_file_that_no_folder_would_ever_take_is_too_complex(loop, tmp_path):
+    with spare_folder(2048, [tmp_path]) as spare:
+        bare = Live(loop, tmp_path / "indexes", disk_bytes=0, spare=spare)
+        bare.start()
+        try:
+            with pytest.raises(LimitExceeded, match="bytes") as caught:
+                bare.compile(choice(*(f"{n:05}" for n in range(3000))))
+            assert caught.value.limit == "file_bytes"
+        finally:
+            bare.wait(bare.service.close())
 
 
 @pytest.mark.parametrize(("text", "complete"), [("ok", True), ("o", False), ("", False), ("okk", False), ("no", False)])

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry, generate_latest
 
-from guided.cache import Disk
+from guided.cache import Disk, Files
 from guided.compiler import compile as compile_index
 from guided.compiler import writable_network
 from guided.constraint import Constraint
@@ -29,10 +29,10 @@ COMPILE, PLOT, FLUSH = "/v1/guided/compile", "/v1/guided/plot", "/v1/guided/cach
 def client(tmp_path_factory):
     folder = tmp_path_factory.mktemp("indexes")
     pool = Pool(VOCABULARY, PoolOptions(folder, limits=Limits(seconds=2.0, states=5_000), nice=0))
-    disk = Disk(folder, VOCABULARY, rebuild=lambda c: writable_network(c, VOCABULARY))
-    service = CompileService(VOCABULARY, pool, disk, memory_bytes=64 << 20)
+    files = Files.at(folder, VOCABULARY, rebuild=lambda c: writable_network(c, VOCABULARY))
+    service = CompileService(VOCABULARY, pool, files, memory_bytes=64 << 20)
     app = FastAPI(on_startup=[service.start], on_shutdown=[service.close])
-    app.state.compile_service = service
+    app.state.compile_service, app.state.thinking = service, None
     app.include_router(guided.router)
     app.add_middleware(ConstraintMiddleware, compile_service=service)
     with TestClient(app) as client:
@@ -136,7 +136,10 @@ def test_a_warm_restart_knows_what_is_on_disk(tmp_path):
     disk.save(compile_index(constraint, VOCABULARY), constraint)
     registry = CollectorRegistry()
     service = CompileService(
-        VOCABULARY, Pool(VOCABULARY, PoolOptions(tmp_path, nice=0)), Disk(tmp_path, VOCABULARY), memory_bytes=1 << 20
+        VOCABULARY,
+        Pool(VOCABULARY, PoolOptions(tmp_path, nice=0)),
+        Files.at(tmp_path, VOCABULARY),
+        memory_bytes=1 << 20,
     )
     registry.register(CompileMetrics(service))
     assert 'guided_cache_bytes{tier="disk"}' not in generate_latest(registry).decode(), "0 would be a lie"

@@ -144,3 +144,29 @@ def test_calls_come_after_thinking_on_responses(thinking_server, stream):
         *thinking, call = response.output
         assert call.type == "function_call" and all(item.type == "reasoning" for item in thinking)
         assert_valid(call.arguments)
+
+
+def test_what_was_compiled_beforehand_is_what_requests_need(thinking_server):
+    """This template says nothing by default, so that the model may think or not, and has ended the thinking where it is switched off."""
+    pattern = "(warm|warmer){2}"
+    compiled = httpx.post(
+        f"{thinking_server.url}/v1/guided/compile", json={"guided_regex": pattern}, timeout=300
+    ).json()
+    (whole,) = compiled["with_thinking"]
+    assert whole["digest"] != compiled["digest"] and whole["fewest_tokens"] == compiled["fewest_tokens"]
+    for fields in ({}, OFF):
+        body = {
+            "model": thinking_server.model,
+            "messages": [{"role": "user", "content": "How?"}],
+            "guided_regex": pattern,
+            "guided_options": {"report": True},
+            **fields,
+        }
+        answered = httpx.post(f"{thinking_server.url}/v1/chat/completions", json=body, timeout=300).json()
+        assert answered["guided"]["cache"] == "memory", fields
+
+
+def test_what_names_its_marker_has_no_other_form(thinking_server):
+    body = {"guided_regex": "[ab]{3}", "guided_options": {"after": "</think>"}}
+    compiled = httpx.post(f"{thinking_server.url}/v1/guided/compile", json=body, timeout=300).json()
+    assert compiled["with_thinking"] == []

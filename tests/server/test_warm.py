@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from guided.constraint import Constraint
 from guided.constraint_files import find_files
+from guided.errors import InvalidConstraint
 from server.warm import bar, warm
 from tests.server.fakes import FakeCompileService
 
@@ -32,6 +34,22 @@ def test_every_file_is_warmed_and_wrong_ones_are_named(tmp_path):
     assert len(service.compiled) == 5
     assert sum("is not warmed" in line for line in progress.lines) == 1
     assert progress.lines[-1].startswith("warming [") and "6 of 6" in progress.lines[-1]
+
+
+def test_what_outputs_obey_besides_is_warmed_too(tmp_path):
+    (tmp_path / "a.regex").write_text("a")
+    (tmp_path / "marked.regex").write_text("b")
+    service, progress = Service(), Progress()
+
+    async def forms(constraint: Constraint) -> list[Constraint]:
+        if constraint.value == "b":
+            raise InvalidConstraint("its marker is too long")
+        return [constraint.after("</think>")]
+
+    asyncio.run(warm(service, find_files([tmp_path]), progress, forms))  # type: ignore[arg-type]
+    constraint = Constraint.regex("a")
+    assert {one.digest for one in service.compiled} == {constraint.digest, constraint.after("</think>").digest}
+    assert any("marked.regex is not warmed: its marker" in line for line in progress.lines)
 
 
 def test_bar():

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import guided
-from guided.cache import Disk, Remote, RemoteOptions, Store, generation
+from guided.cache import Disk, Files, Remote, RemoteOptions, Spare, Store, generation, spare_folder
 from guided.compiler import writable_network
 from guided.constraint import Constraint
+from guided.errors import LimitExceeded
 from guided.limits import Budget, Limits
 from guided.vllm_adapters.index_store import BrokenOff, IndexStore
 from guided.vllm_adapters.params import from_extra_args, to_extra_args
@@ -28,8 +29,8 @@ LARGE = Constraint.json_schema(  # more than 16,000 characters, rules that are b
 )
 
 
-def params(constraint: Constraint, *, may_break_off: bool = True):
-    return from_extra_args(to_extra_args(None, constraint, "req", may_break_off=may_break_off))
+def params(constraint: Constraint, *, may_break_off: bool = True, flushes: int = 0):
+    return from_extra_args(to_extra_args(None, constraint, "req", may_break_off=may_break_off, flushes=flushes))
 
 
 @pytest.fixture
@@ -52,11 +53,51 @@ def test_an_index_comes_from_its_file(disk, store, monkeypatch):
     assert store.get(params(SMALL)) is found
 
 
-def test_without_a_file_it_is_compiled_with_one_warning(store, caplog):
-    with caplog.at_level(logging.WARNING):
-        assert store.get(params(SMALL)).is_closed
-        store.get(params(Constraint.regex("ba")))
-    assert caplog.text.count("has no index file") == 1
+def test_without_a_file_the_request_goes_on_elsewhere_and_the_batch_does_not_wait(store, disk, monkeypatch):
+    monkeypatch.setattr("guided.vllm_adapters.index_store.compile", None)  # nothing is compiled here
+    for constraint in (SMALL, LARGE):
+        with pytest.raises(BrokenOff):
+            store.get(params(constraint))
+    index = guided.compile(SMALL, VOCABULARY)
+    index.close()
+    disk.save(index, SMALL)  # by a worker, on the gateway's request
+    assert store.get(params(SMALL)).is_closed
+
+
+def test_what_cannot_go_on_elsewhere_is_compiled_if_that_is_a_matter_of_a_moment(store, monkeypatch):
+    assert store.get(params(SMALL, may_break_off=False)).is_closed
+    with pytest.raises(LimitExceeded, match="gone"):
+        store.get(params(LARGE, may_break_off=False))
+    monkeypatch.setattr("guided.vllm_adapters.index_store._COMPILING", Limits(seconds=-1.0))  # a moment is over
+    with pytest.raises(LimitExceeded, match="seconds"):
+        store.get(params(Constraint.regex("ba"), may_break_off=False))
+
+
+def test_what_the_disk_does_not_take_comes_from_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("guided.vllm_adapters.index_store.compile", None)  # nothing is compiled here
+    (tmp_path / "file").write_text("in the way")
+    with spare_folder(1 << 20, [tmp_path]) as spare:
+        index = guided.compile(SMALL, VOCABULARY)
+        index.close()
+        worker = Files.at(tmp_path / "file" / "indexes", VOCABULARY, spare=spare)
+        worker.save(index, SMALL)
+        engine = IndexStore(VOCABULARY, folder=tmp_path / "file" / "indexes", spare=Spare.left())
+        assert engine.get(params(SMALL)).num_states == index.num_states
+
+
+def test_a_flush_reaches_what_is_kept(disk, store):
+    index = guided.compile(SMALL, VOCABULARY)
+    index.close()
+    disk.save(index, SMALL)
+    found = store.get(params(SMALL))
+    disk.flush()
+    assert store.get(params(SMALL)) is found
+    with pytest.raises(BrokenOff):
+        store.get(params(SMALL, flushes=1))
+    disk.save(index, SMALL)
+    anew = store.get(params(SMALL, flushes=1))
+    assert anew is not found and store.get(params(SMALL, flushes=1)) is anew
+    assert store.get(params(SMALL)) is anew, "a request from before the flush forgets nothing"
 
 
 def test_on_another_host_it_comes_from_what_hosts_share(tmp_path, monkeypatch, caplog):
@@ -65,19 +106,20 @@ def test_on_another_host_it_comes_from_what_hosts_share(tmp_path, monkeypatch, c
         options = RemoteOptions(server.url, timeout_seconds=0.5)
         index = guided.compile(SMALL, VOCABULARY)
         index.close()
-        gateway = Store(Disk(tmp_path / "leader", VOCABULARY), Remote(options, generation(VOCABULARY)))
+        gateway = Store(Files.at(tmp_path / "leader", VOCABULARY), Remote(options, generation(VOCABULARY)))
         gateway.share(SMALL.digest, gateway.keep(index, SMALL))
         monkeypatch.setenv("_GUIDED_REMOTE_CACHE", "")  # and so again afterwards
         assert RemoteOptions.left() is None
         options.leave()
-        rank = IndexStore(VOCABULARY, folder=tmp_path / "rank", remote=RemoteOptions.left())
+        rank = IndexStore(VOCABULARY, folder=tmp_path / "rank", remote=RemoteOptions.left(), compiles_at_need=True)
         with monkeypatch.context() as patched:
             patched.setattr("guided.vllm_adapters.index_store.compile", None)  # nothing is compiled here
             found = rank.get(params(SMALL))
         assert found.is_closed and rank.get(params(SMALL)) is found
         assert Disk(tmp_path / "rank", VOCABULARY).load(SMALL.digest) is not None, "for other ranks of its node"
         server.kill()
-        assert rank.get(params(Constraint.regex("ba"))).is_closed
+        with caplog.at_level(logging.WARNING):
+            assert rank.get(params(Constraint.regex("ba"))).is_closed
         assert "has no index file" in caplog.text
 
 
