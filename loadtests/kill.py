@@ -101,6 +101,12 @@ def damage_files(folder: Path) -> None:
         other.replace(path)
 
 
+def remove_files(folder: Path) -> None:
+    """As another server does that needs the room."""
+    for path in folder.rglob("*.index"):
+        path.unlink(missing_ok=True)
+
+
 def fill(folder: Path) -> None:
     with contextlib.suppress(OSError), (folder / "ballast").open("wb") as file:
         while True:
@@ -136,6 +142,7 @@ async def measure(server: LiveServer, redis: RedisServer, indexes: Path, disk: b
     await suffer("workers", lambda: kill_workers(server))
     await suffer("nursery", lambda: kill_nursery(server))
     await suffer("damaged files", lambda: damage_files(indexes))
+    await suffer("evicted files", lambda: remove_files(indexes))
     await suffer("flush", lambda: flush(server))
     await suffer("redis silent", redis.pause)
     await suffer("redis", redis.kill)

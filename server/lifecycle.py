@@ -8,6 +8,7 @@ import logging
 import threading
 from argparse import Namespace
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 from fastapi import FastAPI
 from vllm.config import VllmConfig
@@ -156,7 +157,8 @@ def prepare_compilation(settings: Settings, config: VllmConfig) -> CompileServic
     model = config.model_config
     vocabulary = guided.Vocabulary.from_pretrained(model.tokenizer, padded_size=model.get_vocab_size())
     guided.warm_up(vocabulary)
-    options = settings.pool_options(default_folder(), Spare.left())
+    several_hosts = config.parallel_config.nnodes > 1
+    options = replace(settings.pool_options(default_folder(), Spare.left()), shares_first=several_hosts)
     files = Files.at(
         options.folder,
         vocabulary,

@@ -48,13 +48,21 @@ class Disk:
     Attributes:
         evictions: files that this process removed to make room.
         home: the folder of this vocabulary and release.
+        trouble: what is wrong with the folder, when it last was; None: nothing so far.
         oldest_seconds: since the use of the file not used longest, when the folder was last looked through.
         used_bytes: of the whole folder, when it was last looked through; None before.
     """
 
     def __init__(
-        self, folder: Path, vocabulary: Vocabulary, *, capacity_bytes: int = 4 << 30, rebuild: Rebuild | None = None
+        self,
+        folder: Path,
+        vocabulary: Vocabulary,
+        *,
+        capacity_bytes: int = 4 << 30,
+        rebuild: Rebuild | None = None,
+        quiet: bool = False,
     ) -> None:
+        """`quiet`: trouble is told by who looks at it: of many processes that come and go one is enough."""
         self.folder = folder
         self.capacity_bytes = capacity_bytes
         self.evictions = 0
@@ -64,7 +72,8 @@ class Disk:
         self._vocabulary = vocabulary
         self._rebuild = rebuild
         self._written = 0  # bytes since the folder was looked through
-        self._warned: set[str] = set()
+        self.trouble: str | None = None
+        self._warned: set[str] | None = None if quiet else set()
 
     def path(self, digest: str) -> Path:
         return self.home / digest[:2] / f"{digest}.index"
@@ -226,9 +235,10 @@ class Disk:
         _unlink(self.path(digest))
 
     def _warn(self, what: str, error: OSError) -> None:
-        if what not in self._warned:
+        self.trouble = f"index cache {self.folder} cannot be {what} ({error.strerror}); work goes on without it"
+        if self._warned is not None and what not in self._warned:
             self._warned.add(what)
-            logger.warning("index cache %s cannot be %s (%s); work goes on without it", self.folder, what, error)
+            logger.warning("%s", self.trouble)
 
 
 def _unlink(path: Path) -> None:

@@ -41,12 +41,14 @@ class Files:
         capacity_bytes: int = 4 << 30,
         spare: Spare | None = None,
         rebuild: Rebuild | None = None,
+        quiet: bool = False,
     ) -> Files:
-        """The files of one vocabulary."""
-        disk = Disk(folder, vocabulary, capacity_bytes=capacity_bytes, rebuild=rebuild)
-        if spare is None:
-            return cls(disk)
-        return cls(disk, Disk(spare.folder, vocabulary, capacity_bytes=spare.capacity_bytes, rebuild=rebuild))
+        """The files of one vocabulary; see `Disk`."""
+
+        def at(folder: Path, capacity_bytes: int) -> Disk:
+            return Disk(folder, vocabulary, capacity_bytes=capacity_bytes, rebuild=rebuild, quiet=quiet)
+
+        return cls(at(folder, capacity_bytes), None if spare is None else at(spare.folder, spare.capacity_bytes))
 
     @property
     def largest_bytes(self) -> int:
@@ -95,12 +97,16 @@ class Files:
             folder.measure()
 
     def use(self) -> dict[str, dict[str, Any]]:
-        """Of each folder: "used_bytes", "oldest_seconds" (see `Disk`), and "evictions" since the last call."""
+        """Of each folder: "used_bytes", "oldest_seconds", "trouble" (see `Disk`), and "evictions" since the last call."""
         found = {}
         for name, folder in self._folders.items():
             evictions, folder.evictions = folder.evictions, 0
-            use = {"used_bytes": folder.used_bytes, "oldest_seconds": folder.oldest_seconds, "evictions": evictions}
-            found[name] = use
+            found[name] = {
+                "used_bytes": folder.used_bytes,
+                "oldest_seconds": folder.oldest_seconds,
+                "trouble": folder.trouble,
+                "evictions": evictions,
+            }
         return found
 
     @contextlib.contextmanager

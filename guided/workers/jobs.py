@@ -53,10 +53,12 @@ class Jobs:
     it is killed as well; most have "constraint", its canonical text.
     """
 
-    def __init__(self, vocabulary: Vocabulary, store: Store, limits: Limits) -> None:
+    def __init__(self, vocabulary: Vocabulary, store: Store, limits: Limits, *, shares_first: bool = False) -> None:
+        """`shares_first`: an index is in the remote cache before its outcome is told."""
         self._vocabulary = vocabulary
         self._store = store
         self._limits = limits
+        self._shares_first = shares_first
         self._growing: Memory[_Growing] = Memory(_GROWING_BYTES)
         self._kinds: dict[str, Callable[..., Iterator[Message]]] = {
             "compile": self._compile,
@@ -111,8 +113,7 @@ class Jobs:
                 data = self._store.keep(index, constraint)
             if len(data) > self._store.files.largest_bytes:
                 raise _too_large(len(data), self._store.files.largest_bytes)
-            yield self._outcome(constraint, index, COMPILED, stages)
-            self._store.share(constraint.digest, data)
+            yield from self._shared(self._outcome(constraint, index, COMPILED, stages), constraint, data)
 
     def _close(self, job: Message, budget: Budget) -> Iterator[Message]:
         """Closes an index that still grows. One that does not close in "closing_seconds" is left as it was: it would only be large."""
@@ -127,8 +128,14 @@ class Jobs:
                 close(index, job["closing_seconds"], budget)
             if index.is_closed:
                 data = self._store.keep(index, constraint)
-        yield self._outcome(constraint, index, tier, stages)
-        if data is not None:
+        yield from self._shared(self._outcome(constraint, index, tier, stages), constraint, data)
+
+    def _shared(self, outcome: Message, constraint: Constraint, data: bytearray | None) -> Iterator[Message]:
+        """The outcome, before or after what was written is shared; `data`: None where nothing was."""
+        if data is not None and self._shares_first:
+            self._store.share(constraint.digest, data)
+        yield outcome
+        if data is not None and not self._shares_first:
             self._store.share(constraint.digest, data)
 
     def _outcome(self, constraint: Constraint, index: TokenIndex, tier: str, stages: Stages) -> Message:

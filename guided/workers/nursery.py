@@ -65,7 +65,8 @@ def _compiling(settings: Message) -> Jobs:
     vocabulary = _vocabulary(settings["vocabulary"])
     warm_up(vocabulary)
     characters.warm()
-    return Jobs(vocabulary, _store(settings, vocabulary), Limits(**settings["limits"]))
+    limits = Limits(**settings["limits"])
+    return Jobs(vocabulary, _store(settings, vocabulary), limits, shares_first=settings["shares_first"])
 
 
 def _vocabulary(descriptor: int) -> Vocabulary:
@@ -82,6 +83,7 @@ def _store(settings: Message, vocabulary: Vocabulary) -> Store:
         capacity_bytes=settings["disk_bytes"],
         spare=None if spare is None else Spare(Path(spare[0]), spare[1]),
         rebuild=lambda constraint: writable_network(constraint, vocabulary),
+        quiet=True,  # the pool tells, once for all of them
     )
     return Store(files, None if remote is None else Remote(RemoteOptions(**remote), generation(vocabulary)))
 

@@ -7,6 +7,7 @@ is. A job that overruns its time, or whose caller is gone, ends with its worker,
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import time
 from collections import Counter
@@ -22,6 +23,8 @@ from guided.vocabulary import Vocabulary
 from guided.workers.messages import IDLE, Message, to_error
 from guided.workers.processes import NurseryProcess, WorkerProcess
 from guided.workers.queue import Overloaded, Priority, Queue, Ticket
+
+logger = logging.getLogger(__name__)
 
 _SHORT = (Priority.CHECK, Priority.QUICK)
 _AFTER_A_CHECK = (
@@ -51,6 +54,7 @@ class PoolOptions:
         nice: workers run when nothing else wants the CPU. Where that leaves a short job without one, those with short jobs are as nice as
             this for a minute; 20: they stay as they are; 0: nobody gives way at all.
         folder, disk_bytes, spare, remote: the cache; see `guided.cache`.
+        shares_first: an index is in the remote cache before anybody hears of it: ranks on other hosts will look for it there.
     """
 
     folder: Path
@@ -64,6 +68,7 @@ class PoolOptions:
     disk_bytes: int = 4 << 30
     spare: Spare | None = None
     remote: RemoteOptions | None = None
+    shares_first: bool = False
 
     def for_nursery(self) -> dict[str, Any]:
         return {
@@ -73,6 +78,7 @@ class PoolOptions:
             "disk_bytes": self.disk_bytes,
             "spare": None if self.spare is None else [str(self.spare.folder), self.spare.capacity_bytes],
             "remote": None if self.remote is None else asdict(self.remote),
+            "shares_first": self.shares_first,
         }
 
 
@@ -83,8 +89,8 @@ class Pool:
         deaths: workers that died or were killed.
         overloads: jobs that were refused since too many wait.
         busy: workers with a job.
-        files: what a worker last said of each folder of index files: "used_bytes", "oldest_seconds" (None: not known), and "evictions"
-            since the start.
+        files: what a worker last said of each folder of index files: "used_bytes", "oldest_seconds" (None: not known), "trouble" (None:
+            there was none), and "evictions" since the start.
         remote: what came of questions to the remote cache since the start, see `guided.cache.Remote`.
     """
 
@@ -106,7 +112,8 @@ class Pool:
         self.deaths = 0
         self.overloads = 0
         self.files: dict[str, dict[str, Any]] = {
-            folder: {"used_bytes": None, "oldest_seconds": None, "evictions": 0} for folder in (DISK, SPARE)
+            folder: {"used_bytes": None, "oldest_seconds": None, "trouble": None, "evictions": 0}
+            for folder in (DISK, SPARE)
         }
         self.remote: Counter[str] = Counter()
         self.busy = 0
@@ -276,9 +283,11 @@ class Pool:
         return last["idle"]
 
     def note_files(self, use: Message) -> None:
-        """What `guided.cache.Files.use` says, here or in a worker."""
+        """What `guided.cache.Files.use` says, here or in a worker. The first trouble with a folder is logged."""
         for folder, said in use.items():
             known = self.files[folder]
+            if said["trouble"] and not known["trouble"]:
+                logger.warning("%s", said["trouble"])
             evictions = known["evictions"] + said["evictions"]
             known |= {name: value for name, value in said.items() if value is not None} | {"evictions": evictions}
 

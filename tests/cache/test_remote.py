@@ -13,8 +13,12 @@ import pytest
 import redis
 
 from guided.cache import DISK, REMOTE, Remote, RemoteOptions, Store
+from guided.limits import Limits
+from guided.workers.jobs import Jobs
 from tests.cache.test_disk import A, closed, files_at
+from tests.index.test_token_index import VOCABULARY
 from tests.redis_server import redis_server
+from tests.workers.live_pool import job
 
 DIGEST = "ab" * 32
 DATA = bytes(range(256)) * 500
@@ -164,6 +168,16 @@ def test_a_second_replica_compiles_nothing(options, tmp_path):
     assert second.find(A.digest) is None
     assert second.remote_use() == {"misses": 1}
     assert second.remote_use() == {}, "since the last call"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_ranks_of_other_hosts_look_for_is_shared_before_anybody_hears_of_it(options, tmp_path, first):
+    jobs = Jobs(VOCABULARY, Store(files_at(tmp_path), Remote(options, "g")), Limits(), shares_first=first)
+    elsewhere = Store(files_at(tmp_path / "elsewhere"), Remote(options, "g"))
+    running = jobs.run(job(A))
+    assert next(running)["tier"] == "compiled"
+    assert (elsewhere.find(A.digest) is not None) is first
+    assert list(running) == [] and elsewhere.find(A.digest) is not None
 
 
 def test_a_value_that_is_no_index_is_a_miss(options, tmp_path):

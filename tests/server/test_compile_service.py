@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 import server.compile_service as module
@@ -374,6 +376,21 @@ def without_a_disk(request, loop, tmp_path) -> Iterator[Live]:
         made.start()
         yield made
         made.wait(made.service.close())
+
+
+def test_trouble_with_the_disk_is_one_warning_whichever_workers_have_it(loop, tmp_path, caplog):
+    (tmp_path / "file").write_text("in the way")
+    with spare_folder(64 << 20, [tmp_path]) as spare, caplog.at_level(logging.WARNING, "guided.workers.pool"):
+        bare = Live(loop, tmp_path / "file" / "indexes", spare=spare)
+        bare.start()
+        for number in range(4):
+            bare.compile(choice(f"{number}"))
+            nursery = psutil.Process(bare.service.pool._nursery._process.pid)
+            for worker in nursery.children():
+                worker.kill()
+        bare.wait(bare.service.close())
+    told = [record for record in caplog.records if record.name == "guided.workers.pool"]
+    assert len(told) == 1 and "work goes on without it" in told[0].message
 
 
 def test_without_a_disk_it_is_compiled_once_and_the_engine_has_a_file(without_a_disk):
