@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -88,6 +88,8 @@ class Observation:
         complete: the last byte was handed on.
         left: the client has left before that.
         generated: the engine was asked, and the request is one that generates.
+        background: the answer is made after the response, or while it is sent.
+        over: called when it is made, if the response is over by then.
         in_steps: an answer is made in many requests to the engine, none of which ends it (beam search).
         times: of its requests to the engine, as that keeps them; none where it keeps no times.
         gaps: between the tokens of its answers, likewise.
@@ -104,6 +106,8 @@ class Observation:
     complete: bool = False
     left: bool = False
     generated: bool = False
+    background: bool = False
+    over: Callable[[], None] | None = None
     in_steps: bool = False
     max_tokens: int | None = None
     obtained: Obtained | None = None
@@ -138,6 +142,16 @@ def note_steps() -> None:
     seen = current.get()
     if seen is not None:
         seen.in_steps = True
+
+
+async def in_background(seen: Observation, work: Awaitable[None]) -> None:
+    """Waits for work that makes the answer of a request; what is noted of that counts when both are over."""
+    try:
+        await work
+    finally:
+        seen.background = False
+        if seen.over is not None:
+            seen.over()
 
 
 async def watched(

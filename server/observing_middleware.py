@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -62,8 +63,16 @@ class ObservingMiddleware:
                     seen.end = time.time()
         finally:
             current.reset(token)
-            for record in self._record:
-                record(seen)
+            if seen.background:
+                seen.over = partial(self._is_over, seen)
+            else:
+                self._is_over(seen)
+
+    def _is_over(self, seen: Observation) -> None:
+        if seen.over is not None:
+            seen.over, seen.end = None, time.time()
+        for record in self._record:
+            record(seen)
 
 
 def _listening(receive: Receive, seen: Observation) -> Receive:

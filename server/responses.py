@@ -1,8 +1,9 @@
 """In: vLLM's serving object of /v1/responses; out: the same, which keeps what the other generating routes keep. Knows no constraint.
 
 It asks the engine only when its stream is read: the status is sent by then, and so are two events. It says "completed" of calls that
-were cut off. Of an assistant's message it reads the first part, and fails where that has no text. And what it stores
-(VLLM_ENABLE_RESPONSES_API_STORE) anybody finds who knows, or has chosen, an id.
+were cut off, and gives out the raw JSON of those of custom tools. Of an assistant's message it reads the first part, and fails where that
+has no text. Of what it stores (VLLM_ENABLE_RESPONSES_API_STORE) `previous_response_id` brings back the messages without the calls, and
+anybody finds it who knows, or has chosen, an id.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ from collections import UserDict
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from openai.types.responses import ResponseOutputMessage, ResponseOutputText
+from openai.types.responses import ResponseOutputMessage, ResponseOutputText, ResponseReasoningItem
 from starlette.datastructures import State
+from vllm.entrypoints.openai.responses import streaming_events, utils
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest, ResponsesResponse
-from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
+from server.background_responses import BackgroundResponses
+from server.engine import Pending, pending_constraint
 from server.errors import RequestRefused
 from server.logs import caller_name
+from server.report import FIELD
+from server.tools.custom import cut_input
 from server.tools.serving import is_whole
 
+_of_whole_call = utils.decode_custom_tool_input
 _STORES = ("response_store", "msg_store", "event_store", "background_tasks")  # of vLLM's object: id -> something
 
 
@@ -32,9 +38,11 @@ def serve_responses(state: State) -> None:
     serving.__class__ = Responses  # vLLM builds it deep inside; this is the same object with other methods
     for name in _STORES:
         setattr(serving, name, OfCallers())
+    for module in (utils, streaming_events):  # which call it by its name
+        module.decode_custom_tool_input = input_of
 
 
-class Responses(OpenAIServingResponses):
+class Responses(BackgroundResponses):
     """vLLM's, with what is said above put right."""
 
     def _validate_create_responses_input(self, request: ResponsesRequest) -> ErrorResponse | None:
@@ -45,6 +53,21 @@ class Responses(OpenAIServingResponses):
             if not isinstance(request.input, str):
                 request.input = [in_one_part(item, f"input#/{n}") for n, item in enumerate(request.input)]
         return super()._validate_create_responses_input(request)
+
+    async def _render_resolved_response_inputs(
+        self, request: ResponsesRequest, prev_response: ResponsesResponse | None, **options: Any
+    ) -> Any:
+        if prev_response is None or self.use_harmony:
+            return await super()._render_resolved_response_inputs(request, prev_response, **options)
+        # As if the client had sent the items itself, those that vLLM brings back among them.
+        given = request.input
+        message = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        request.input = [*said_before(prev_response), *message]
+        try:
+            nothing = prev_response.model_copy(update={"output": []})
+            return await super()._render_resolved_response_inputs(request, nothing, **options)
+        finally:
+            request.input = given
 
     def _generate_with_builtin_tools(self, **request: Any) -> Any:
         self.engine_client.admit(request["engine_input"], request["sampling_params"])
@@ -61,7 +84,31 @@ class Responses(OpenAIServingResponses):
         if isinstance(response, ResponsesResponse):
             for item in response.output:
                 _say_if_cut(item)
+            _report_in(response)
         return response
+
+
+def input_of(arguments: str) -> str:
+    """The input of a custom call, as far as it came, where vLLM gives out the arguments as they are."""
+    found = None if is_whole(arguments) else cut_input(arguments)
+    return _of_whole_call(arguments) if found is None else found
+
+
+def said_before(response: ResponsesResponse) -> list[Any]:
+    """The items of a response that are read again with the next request: not its reasoning."""
+    return [
+        in_one_part(item, "previous_response_id")
+        for item in response.output
+        if not isinstance(item, ResponseReasoningItem)
+    ]
+
+
+def _report_in(response: ResponsesResponse) -> None:
+    """A response in the background is asked for later, when the request that wanted the report is over."""
+    pending = pending_constraint.get()
+    report = pending.report if isinstance(pending, Pending) else None
+    if response.background and report is not None and report.tokens is not None:
+        setattr(response, FIELD, report.body())
 
 
 def in_one_part(item: Any, place: str) -> Any:

@@ -14,6 +14,7 @@ from server.errors import RequestRefused
 
 _MARK = "custom tool"  # in the parameters of the function that stands for one
 _BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+_BEGINNING = '{"input":"'
 _BODY = re.compile(
     r'(?:[^"\\]|\\u(?![dD][89aAbB])[0-9a-fA-F]{4}|\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\[^u])*'
 )
@@ -146,6 +147,14 @@ class Input:
         assert body is not None, "it matches no characters too"
         self._rest = self._rest[body.end() :]
         return json.loads(f'"{body[0]}"', strict=False)
+
+
+def cut_input(arguments: str) -> str | None:
+    """The text in the arguments of such a function that were cut off; None where they are something else."""
+    begin = _BEGIN.match(arguments)
+    if begin is None and not _BEGINNING.startswith("".join(arguments.split())):
+        return None
+    return Input().read(arguments)
 
 
 class CustomCalls:

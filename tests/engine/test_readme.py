@@ -7,7 +7,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
+import httpx
+import jsonschema
 import pytest
 
 from tests.live_server import ROOT, LiveServer
@@ -51,6 +54,32 @@ def test_curl_example(server, field):
     text = choice.get("text") or choice["message"]["content"]
     assert choice["finish_reason"] in ("stop", "length")
     assert choice["finish_reason"] == "length" or JUDGES[field](text), text
+
+
+def printed(server: LiveServer, word: str) -> Any:
+    """What the one `curl` example with this word in it prints."""
+    (example,) = [block for block in blocks("bash") if word in block]
+    command = for_server(example, server)
+    return json.loads(subprocess.run(["bash", "-c", command], capture_output=True, check=True, timeout=300).stdout)
+
+
+def test_tools_example(server):
+    choice = printed(server, '"tools"')["choices"][0]
+    (call,) = choice["message"]["tool_calls"]
+    (example,) = [block for block in blocks("bash") if '"tools"' in block]
+    (tool,) = json.loads(example[example.index("{") : example.rindex("}") + 1])["tools"]
+    assert choice["finish_reason"] == "tool_calls" and call["function"]["name"] == tool["function"]["name"]
+    jsonschema.validate(json.loads(call["function"]["arguments"]), tool["function"]["parameters"])
+
+
+def test_compile_example(server):
+    found = printed(server, "/v1/guided/compile")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"^compiles a constraint.*?\n\n", readme, re.MULTILINE | re.DOTALL)
+    assert {name for name in found if f"`{name}`" in said} == set(found)
+    body = {"model": server.model, "prompt": "Code: ", "guided_ref": found["digest"], "max_tokens": found["max_tokens"]}
+    answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=300).json()
+    assert re.fullmatch("[A-Z]{3}-[0-9]{4}", answer["choices"][0]["text"])
 
 
 @pytest.mark.parametrize("field", FIELDS)

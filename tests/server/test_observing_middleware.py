@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from server.errors import RequestRefused
-from server.observation import Finished, Observation, current, watched
+from server.observation import Finished, Observation, current, in_background, watched
 from server.observing_middleware import OTHER, ObservingMiddleware, code_of
 from tests.server.fakes import output, sample, tokens_of
 
@@ -100,6 +100,43 @@ def test_routes_are_few():
 )
 def test_other_requests_are_not_observed(path, method):
     assert observed(fine, path, method) == []
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_what_goes_on_in_the_background_counts_when_it_is_over(patient):
+    """And at once where it was over before the response."""
+    seen: list[Observation] = []
+
+    async def run() -> None:
+        more, tasks = asyncio.Event(), []
+
+        async def work() -> None:
+            await more.wait()
+            found.answers.append(Finished("stop", 3))
+
+        async def queued(scope, receive, send):
+            nonlocal found
+            found = current.get()
+            found.background = True
+            tasks.append(asyncio.create_task(in_background(found, work())))
+            if not patient:
+                more.set()
+                await tasks[0]
+            await JSONResponse({})(scope, receive, send)
+
+        async def nothing(*_):
+            return {"type": "http.disconnect"}
+
+        found: Observation = Observation(CHAT)
+        scope = {"type": "http", "method": "POST", "path": CHAT, "headers": []}
+        await ObservingMiddleware(queued, [seen.append])(scope, nothing, nothing)
+        assert bool(seen) != patient
+        more.set()
+        await tasks[0]
+
+    asyncio.run(run())
+    (one,) = seen
+    assert one.answers and one.outcome == "completed"
 
 
 def test_nothing_is_left_for_the_next_request():

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -13,30 +14,22 @@ import jsonschema
 import openai
 import pytest
 from openai import OpenAI
-from openai.types.responses import ResponseOutputMessage
+from openai.types.responses import (
+    ResponseCustomToolCall,
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseReasoningItem,
+)
+from vllm.entrypoints.openai.responses.utils import construct_input_messages
 
 from guided.limits import Limits
 from server.keys import KeyRing, read_text
-from server.responses import in_one_part
+from server.responses import in_one_part, input_of, said_before
 from tests.live_server import LiveServer
+from tests.responses_requests import NAMED, SCHEMAS, TOOLS, custom_tool, respond
 from tests.server import engine_without_model
 from tests.server.gateway import running
 
-SCHEMAS: dict[str, Any] = {
-    "weather": {
-        "type": "object",
-        "properties": {"city": {"enum": ["Rome", "Oslo"]}, "days": {"type": "integer", "minimum": 1, "maximum": 7}},
-        "required": ["city", "days"],
-    },
-    "trip": {
-        "type": "object",
-        "properties": {"leg": {"$ref": "#/$defs/leg"}},
-        "required": ["leg"],
-        "$defs": {"leg": {"enum": ["a", "b"]}},
-    },
-}
-TOOLS: Any = [{"type": "function", "name": name, "parameters": schema} for name, schema in SCHEMAS.items()]
-NAMED: Any = {"type": "function", "name": "weather"}
 HERMES = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 KEYS = {"ann": "ann-has-a-key-of-her-own", "bob": "bob-has-a-key-of-his-own"}
 SEEDS = range(4)
@@ -71,22 +64,7 @@ def client(server: LiveServer, name: str = "ann") -> OpenAI:
 
 
 def ask(server: LiveServer, *, stream: bool, seed: int = 1, body: dict[str, Any] | None = None, **fields: Any) -> Any:
-    """The response; of a stream its last one, which says what the events said."""
-    options = {"model": server.model, "input": "How is the weather in Oslo?", "max_output_tokens": 200, **fields}
-    made: Any = client(server).responses.create(stream=stream, extra_body={"seed": seed, **(body or {})}, **options)
-    if not stream:
-        return made
-    events = list(made)
-    items = [event.item for event in events if event.type == "response.output_item.done"]
-    deltas = {item.id: "" for item in items}
-    for event in events:
-        if event.type in ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta"):
-            deltas[event.item_id] += event.delta
-    for item in items:
-        if item.type != "message":
-            assert deltas[item.id] == (item.arguments if item.type == "function_call" else item.input)
-    assert events[-1].response.output == items
-    return events[-1].response
+    return respond(client(server), stream=stream, model=server.model, body={"seed": seed, **(body or {})}, **fields)
 
 
 def assert_obeys(call: Any) -> None:
@@ -135,7 +113,7 @@ def test_the_models_own_calls_beside_a_format(hermes, stream):
     """The engine writes at random: one or the other."""
     schema = {"type": "object", "properties": {"rain": {"type": "boolean"}}, "required": ["rain"]}
     text: Any = {"format": {"type": "json_schema", "name": "rain", "schema": schema, "strict": True}}
-    kinds = set()
+    kinds: set[str] = set()
     for seed in range(16):
         made = ask(hermes, stream=stream, seed=seed, tools=[{**tool, "strict": True} for tool in TOOLS], text=text)
         kinds.update(item.type for item in made.output)
@@ -150,11 +128,7 @@ def test_the_models_own_calls_beside_a_format(hermes, stream):
 @both
 @pytest.mark.parametrize(("syntax", "definition"), [("regex", "(ab){1,3}"), ("lark", 'start: "ab" start | "ab"')])
 def test_the_input_of_a_custom_tool_obeys_its_grammar(server, stream, syntax, definition):
-    tool: Any = {
-        "type": "custom",
-        "name": "say",
-        "format": {"type": "grammar", "syntax": syntax, "definition": definition},
-    }
+    tool = custom_tool(syntax, definition)
     for seed in SEEDS:
         made = ask(server, stream=stream, seed=seed, tools=[tool], tool_choice={"type": "custom", "name": "say"})
         (call,) = made.output
@@ -169,6 +143,37 @@ def test_a_call_that_is_cut_off_is_not_called_complete(server, stream):
     assert (made.status, made.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     for call in made.output:
         assert (call.type, call.name, call.status) == ("function_call", "weather", "incomplete")
+
+
+@both
+@pytest.mark.parametrize("most", [1, 4, 9, 14, 17, 23])
+def test_the_input_of_a_custom_call_that_is_cut_off_is_text(server, stream, most):
+    tool = custom_tool("regex", '("\\n[a-c]){40}')
+    options = {"guided_options": {"fit_budget": False}}
+    choice: Any = {"type": "custom", "name": "say"}
+    made = ask(server, stream=stream, body=options, tools=[tool], tool_choice=choice, max_output_tokens=most)
+    assert made.status == "incomplete"
+    for call in made.output:
+        assert call.type == "custom_tool_call" and re.fullmatch('("\n[a-c])*("\n?)?', call.input)
+    assert most < 20 or made.output[0].input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ('{"input": "a\\"b"}', 'a"b'),
+        ('{"input": "a\\', "a"),
+        ('{"input": "\\ud83d', ""),
+        ('{"inp', ""),
+        ("", ""),
+        ('{"input": "a"', "a"),
+        ("bare {text", "bare {text"),
+        ('{"other": "a', '{"other": "a'),
+        ('{"other": "a"}', '{"other": "a"}'),
+    ],
+)
+def test_the_input_in_the_arguments_of_a_custom_call(arguments, text):
+    assert input_of(arguments) == text
 
 
 @both
@@ -243,6 +248,57 @@ def test_what_runs_in_the_background_is_its_callers_too(hermes, stream):
     while (made := ann.responses.retrieve(identity)).status in ("queued", "in_progress"):
         pass
     assert made.output_text == "done"
+
+
+@both
+def test_a_report_of_what_runs_in_the_background(hermes, stream):
+    asking = client(hermes)
+    body = {"guided_choice": ["done"], "guided_options": {"report": True}}
+    options: Any = {"model": hermes.model, "input": "?", "background": True, "extra_body": body}
+    if stream:
+        first, *_ = asking.responses.create(stream=True, **options)
+        identity = first.response.id
+    else:
+        identity = asking.responses.create(**options).id
+        while asking.responses.retrieve(identity).status in ("queued", "in_progress"):
+            pass
+    assert asking.responses.retrieve(identity).guided["tokens"] > 1
+
+
+# --- what was called before -------------------------------------------------------------------------------------------
+
+
+@both
+def test_calls_come_back_with_their_response(hermes, stream):
+    """The prompt has what it has where the client sends the items itself."""
+    asking, model = client(hermes), hermes.model
+    tools = [*TOOLS, {"type": "custom", "name": "say"}]
+    first = ask(hermes, stream=stream, tools=tools, tool_choice="required", parallel_tool_calls=False)
+    (called,) = first.output
+    result: Any = {"type": "function_call_output", "call_id": called.call_id, "output": "12 degrees"}
+    said: Any = {"role": "user", "content": "How is the weather in Oslo?"}
+    options: Any = {"model": model, "tools": tools, "tool_choice": "none", "max_output_tokens": 4}
+    after = asking.responses.create(input=[result], previous_response_id=first.id, **options)
+    by_hand = asking.responses.create(input=[said, called.model_dump(), result], **options)
+    assert after.usage.input_tokens == by_hand.usage.input_tokens
+    again = asking.responses.create(input="And in Rome?", previous_response_id=after.id, **options)
+    assert again.usage.input_tokens > after.usage.input_tokens
+
+
+CALL = ResponseFunctionToolCall(type="function_call", call_id="1", name="f", arguments="{}")
+CUSTOM = ResponseCustomToolCall(type="custom_tool_call", call_id="2", name="g", input='a"')
+THOUGHT = ResponseReasoningItem(type="reasoning", id="3", summary=[])
+
+
+def test_what_a_response_said_is_read_in_order():
+    message = ResponseOutputMessage.model_validate({**SAID, "id": "m", "status": "completed", "content": PARTS})
+    items = said_before(SimpleNamespace(output=[THOUGHT, message, CALL, CUSTOM]))  # type: ignore[arg-type]
+    (made,) = construct_input_messages(request_input=items)
+    assert made["role"] == "assistant" and made["content"] == "HotNo"
+    assert [call["function"] for call in made["tool_calls"]] == [
+        {"name": "f", "arguments": "{}"},
+        {"name": "g", "arguments": '{"input": "a\\""}'},
+    ]
 
 
 # --- what vLLM makes of the input -------------------------------------------------------------------------------------
