@@ -15,6 +15,8 @@ from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
+from server.start_log import WithoutExpected, leave_out_expected
+
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 caller_name: ContextVar[str] = ContextVar("caller_name", default="-")
 
@@ -78,7 +80,9 @@ def configure_vllm(args: Namespace, log_format: str) -> None:
     from vllm.logger import configure_logging_from_args
     from vllm.logging_utils.uvicorn_logging import UvicornAccessLogFilter
 
-    if log_format == "json" and getattr(args, "logging_config", None) is None:
+    if log_format != "json":
+        leave_out_expected(args)
+    elif getattr(args, "logging_config", None) is None:
         args.logging_config = LoggingConfig(formatter="json")
     configure_logging_from_args(args)
     configure(log_format)  # over what that made of vLLM's logger
@@ -96,7 +100,10 @@ def of_uvicorn(log_format: str, config: dict[str, Any] | None) -> dict[str, Any]
     if log_format == "json" or config is None:
         return None
     config = copy.deepcopy(config)
-    config.setdefault("filters", {})["request"] = {"()": WithRequest}
+    config.setdefault("filters", {}).update({"request": {"()": WithRequest}, "expected": {"()": WithoutExpected}})
+    ordinary = config.get("handlers", {}).get("default")
+    if ordinary is not None:
+        ordinary["filters"] = [*ordinary.get("filters", []), "expected"]
     access = config.get("handlers", {}).get("access")
     formatter = config.get("formatters", {}).get("access", {})
     if access is not None and "fmt" in formatter:
