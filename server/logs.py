@@ -15,7 +15,7 @@ from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
-from server.start_log import WithoutExpected, leave_out_expected
+from server.start_log import leave_out_expected
 
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 caller_name: ContextVar[str] = ContextVar("caller_name", default="-")
@@ -100,10 +100,7 @@ def of_uvicorn(log_format: str, config: dict[str, Any] | None) -> dict[str, Any]
     if log_format == "json" or config is None:
         return None
     config = copy.deepcopy(config)
-    config.setdefault("filters", {}).update({"request": {"()": WithRequest}, "expected": {"()": WithoutExpected}})
-    ordinary = config.get("handlers", {}).get("default")
-    if ordinary is not None:
-        ordinary["filters"] = [*ordinary.get("filters", []), "expected"]
+    config.setdefault("filters", {})["request"] = {"()": WithRequest}
     access = config.get("handlers", {}).get("access")
     formatter = config.get("formatters", {}).get("access", {})
     if access is not None and "fmt" in formatter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import httpx
 import pytest
 
 from server.start_log import EXPECTED
@@ -24,4 +25,6 @@ def test_a_start_is_calm(server):
     ):
         assert beginning not in before
     steps = re.findall(r"^guided-server: \[ *[0-9.]+ s\] (.*)$", before, re.MULTILINE)
+    assert httpx.get(f"{server.url}/health", timeout=60).status_code == 200
+    assert '"GET /health HTTP/1.1" 200' in server.log.read_text(errors="replace"), "requests are in it"
     assert len(steps) >= 3 and len(before.splitlines()) <= len(steps) + 8, before
