@@ -15,6 +15,7 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import PydanticSerializationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -100,6 +101,8 @@ def _where(error: Exception) -> str:
 async def _unexpected(_request: Request, error: Exception) -> Response:
     """Our bug or vLLM's; what it says may quote prompts and paths, which is for the log and not for the client."""
     logger.error("a request failed in %s", _where(error))  # what the error says may quote a prompt
+    if isinstance(error, PydanticSerializationError) and "depth" in str(error):  # vLLM copies tools and the like so
+        return RequestRefused("the request is nested too deeply", "constraint_too_complex").response()
     if isinstance(error, TypeError):  # in vLLM always a request's value of another type than the code expected
         return RequestRefused("a field of the request has a value of the wrong type", "invalid_type").response()
     if isinstance(

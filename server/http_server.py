@@ -27,6 +27,7 @@ from server.availability import Availability
 from server.engine import GuidedEngine
 from server.gate import ADMIN_PORT, LISTENER
 from server.request_ids import RequestIds
+from server.start_log import for_uvicorn
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +115,9 @@ def _server(app: FastAPI, listener: Listener, args: Namespace, log_format: str) 
         outermost,
         lifespan="off" if listener.admin else "on",
         log_level=args.uvicorn_log_level,
-        log_config=logs.of_uvicorn(log_format, get_uvicorn_log_config(args) or uvicorn.config.LOGGING_CONFIG),
+        log_config=logs.of_uvicorn(
+            log_format, get_uvicorn_log_config(for_uvicorn(args)) or uvicorn.config.LOGGING_CONFIG
+        ),
         access_log=not args.disable_uvicorn_access_log,
         timeout_keep_alive=envs.VLLM_HTTP_TIMEOUT_KEEP_ALIVE,
         timeout_graceful_shutdown=_LAST_SECONDS,

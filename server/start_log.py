@@ -12,7 +12,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-CONFIGURATION = Path(__file__).with_name("vllm_log.json")  # read by vLLM in the processes of the engine
+CONFIGURATION = Path(__file__).with_name("vllm_log.json")  # read by vLLM in each of its processes
 EXPECTED = {  # logger -> how its warnings begin
     "vllm.config.vllm": ("Enforce eager set, disabling", "Inductor compilation was disabled"),
     "vllm.platforms.cpu": ("Triton is not installed",),
@@ -48,10 +48,18 @@ def leave_out_expected(args: Namespace) -> None:
         return
     if not current_platform.is_cpu():
         return
-    args.logging_config = LoggingConfig()  # of this process, whose uvicorn would read the file of the others too
+    args.logging_config = LoggingConfig(pylogging_config_file=str(CONFIGURATION))
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     for name in EXPECTED:
         logging.getLogger(name).addFilter(WithoutExpected())
     args.use_tqdm_on_load = args.use_tqdm_on_load and sys.stderr.isatty()
     logging.getLogger("torch._library.triton").setLevel(logging.ERROR)
+
+
+def for_uvicorn(args: Namespace) -> Namespace:
+    """The arguments that uvicorn's configuration is made of: in our file are none of its loggers."""
+    config = getattr(args, "logging_config", None)
+    if config is None or config.pylogging_config_file != str(CONFIGURATION):
+        return args
+    return Namespace(**{**vars(args), "logging_config": None, "log_config_file": None})

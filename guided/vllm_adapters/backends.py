@@ -6,6 +6,7 @@ names a backend here gets that one. The entry point `vllm.general_plugins` calls
 
 from __future__ import annotations
 
+import copy
 import sys
 from typing import Any
 
@@ -33,13 +34,16 @@ def _name(request: Any) -> str:
 
 def _grammar_init(original: Any) -> Any:
     def grammar_init(self: Any, request: Any) -> None:
-        """Runs in the scheduler's thread only."""
+        """Runs in the thread that takes requests in; the scheduler looks at the manager, and at its backend, in the meantime."""
         if request.structured_output_request is None:
             return
-        name = _name(request)
-        self.backend = self._backends_by_name.get(name)  # None: `original` makes the one that the request names
-        original(self, request)
-        self._backends_by_name[name] = self.backend
+        backends, name = self._backends_by_name, _name(request)
+        maker = copy.copy(self)
+        maker.backend = backends.get(name)  # None: `original` makes the one that the request names
+        original(maker, request)
+        backends[name] = maker.backend
+        if self.backend is None:
+            self.backend = maker.backend
 
     return grammar_init
 

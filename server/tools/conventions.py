@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import PydanticSerializationError
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionToolsParam
 from vllm.parser import ParserManager
 from vllm.tool_parsers import ToolParser
@@ -46,14 +47,19 @@ class NativeFormat:
     knows_auto: bool = True
 
     def format(self, wanted: ToolRequest) -> Format:
+        """Raises RequestRefused: the parameters are nested deeper than pydantic writes."""
         tools = [_as_vllm(tool) for tool in wanted.tools]
         choice = _named(wanted.tools[0]) if wanted.named else wanted.choice
         level = ToolStrictLevel.PARAMETER
-        tag = get_model_structural_tag(self.model, tools, choice, reasoning=False, strict_level=level)
-        assert tag is not None, "there are tools, and they may be called"
-        if not wanted.parallel:
-            limit_to_single_tool_call(tag)
-        return _without_thinking(tag.format.model_dump())
+        try:
+            tag = get_model_structural_tag(self.model, tools, choice, reasoning=False, strict_level=level)
+            assert tag is not None, "there are tools, and they may be called"
+            if not wanted.parallel:
+                limit_to_single_tool_call(tag)
+            return _without_thinking(tag.format.model_dump())
+        except PydanticSerializationError as error:
+            message = f"tools are nested too deeply for the format of --tool-call-parser {self.name}"
+            raise RequestRefused(message, "constraint_too_complex", "tools") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,6 +196,28 @@ def test_refusals_come_before_the_stream(server, stream, fields, param, code):
     assert code in (None, refused.value.code)
 
 
+@both
+@pytest.mark.parametrize("choice", ["required", "auto", "none"])
+@pytest.mark.parametrize("depth", [100, 180, 230, 350, 490])
+def test_parameters_that_are_nested_deeply(server, stream, depth, choice):
+    """They are taken or refused, in whichever of vLLM's copies of them it ends."""
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"not": schema} if depth > 400 else {"properties": {"a": schema}}
+    function = {"name": "f", "parameters": schema}
+    flat, chat = {"type": "function", **function}, {"type": "function", "function": function}
+    base = {"model": server.model, "tool_choice": choice, "stream": stream}
+    headers = {"Authorization": f"Bearer {KEYS['ann']}"}
+    for path, body in (
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": [chat], "max_tokens": 8}),
+        ("/v1/responses", {"input": "x", "tools": [flat], "max_output_tokens": 8}),
+    ):
+        answer = httpx.post(f"{server.url}{path}", json={**base, **body}, headers=headers, timeout=300)
+        assert answer.status_code in (200, 400), answer.text[:300]
+        assert ("internal_error" not in answer.text and '"error": {' not in answer.text) or answer.status_code == 400
+        assert answer.status_code == 200 or len(answer.json()["error"]["message"]) > 10
+
+
 def test_strict_tools_are_refused_where_the_models_own_calls_are_not_known(gateway):
     with pytest.raises(openai.BadRequestError) as refused:
         ask(gateway, stream=False, tools=[{**TOOLS[0], "strict": True}])
@@ -262,7 +284,7 @@ def test_a_report_of_what_runs_in_the_background(hermes, stream):
         identity = asking.responses.create(**options).id
         while asking.responses.retrieve(identity).status in ("queued", "in_progress"):
             pass
-    assert asking.responses.retrieve(identity).guided["tokens"] > 1
+    assert asking.responses.retrieve(identity).model_dump()["guided"]["tokens"] > 1
 
 
 # --- what was called before -------------------------------------------------------------------------------------------
@@ -292,7 +314,7 @@ THOUGHT = ResponseReasoningItem(type="reasoning", id="3", summary=[])
 
 def test_what_a_response_said_is_read_in_order():
     message = ResponseOutputMessage.model_validate({**SAID, "id": "m", "status": "completed", "content": PARTS})
-    items = said_before(SimpleNamespace(output=[THOUGHT, message, CALL, CUSTOM]))  # type: ignore[arg-type]
+    items = said_before(SimpleNamespace(output=[THOUGHT, message, CALL, CUSTOM]))
     (made,) = construct_input_messages(request_input=items)
     assert made["role"] == "assistant" and made["content"] == "HotNo"
     assert [call["function"] for call in made["tool_calls"]] == [

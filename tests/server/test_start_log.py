@@ -12,7 +12,7 @@ import pytest
 from vllm.entrypoints.launchers.utils.server_utils import get_uvicorn_log_config
 
 from server import start_log
-from server.start_log import CONFIGURATION, EXPECTED, WithoutExpected, leave_out_expected
+from server.start_log import CONFIGURATION, EXPECTED, WithoutExpected, for_uvicorn, leave_out_expected
 
 EAGER = "Enforce eager set, disabling torch.compile, CUDAGraphs, and JIT kernel warmup. This is equivalent to ..."
 
@@ -53,8 +53,8 @@ def environment(monkeypatch):
 def test_vllm_is_told_in_each_of_its_processes(environment):
     args = Namespace(use_tqdm_on_load=True, disable_access_log_for_endpoints=None)
     leave_out_expected(args)
-    assert os.environ["VLLM_LOGGING_CONFIG_PATH"] == str(CONFIGURATION)
-    assert get_uvicorn_log_config(args) is None, "its loggers are not in that file"
+    assert args.logging_config.pylogging_config_file == os.environ["VLLM_LOGGING_CONFIG_PATH"] == str(CONFIGURATION)
+    assert get_uvicorn_log_config(for_uvicorn(args)) is None, "its loggers are not in that file"
     assert all(logging.getLogger(name).filters for name in EXPECTED)
     found = json.loads(CONFIGURATION.read_text())
     assert found["handlers"]["vllm"]["filters"] == ["expected"]
@@ -68,6 +68,8 @@ def test_who_says_what_is_logged_gets_all_of_it(environment, said):
     args = Namespace(use_tqdm_on_load=True, **said)
     leave_out_expected(args)
     assert vars(args) == {"use_tqdm_on_load": True, **said} and "TORCH_LOGS" not in os.environ
+    if "logging_config" not in said:
+        assert for_uvicorn(args) is args
 
 
 @pytest.mark.parametrize(("name", "value"), [("VLLM_LOGGING_LEVEL", "INFO"), ("VLLM_LOGGING_CONFIG_PATH", "mine.json")])

@@ -50,6 +50,31 @@ def test_each_request_has_the_backend_that_it_names(manager):
     assert made == [("xgrammar", "regex", "a"), ("guidance", "regex", "b"), ("xgrammar", "regex", "c")]
 
 
+def test_the_scheduler_finds_a_backend_while_another_one_is_made(manager, monkeypatch):
+    """It asks for one in its own thread; without one the engine dies."""
+    from vllm.v1 import structured_output
+
+    manager.grammar_init(request("xgrammar", "a"))
+    made, seen = structured_output.GuidanceBackend, []
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        seen.append(manager.backend)
+        return made(*arguments, **options)
+
+    monkeypatch.setattr(structured_output, "GuidanceBackend", slowly)
+    manager.grammar_init(request("guidance", "b"))
+    manager.grammar_init(request("guidance", "c"))
+    assert len(seen) == 1 and seen[0] is manager.backend is not None
+
+
+def test_a_backend_that_cannot_be_made_leaves_the_others(manager):
+    manager.grammar_init(request("xgrammar", "a"))
+    before = manager.backend
+    with pytest.raises(ValueError, match="odd"):
+        manager.grammar_init(request("odd", "a"))
+    assert manager.backend is before
+
+
 def test_requests_without_a_constraint_are_none_of_its_business(manager):
     manager.grammar_init(SimpleNamespace(structured_output_request=None))
     assert manager.backend is None
