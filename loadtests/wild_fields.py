@@ -209,7 +209,7 @@ class Attack:
 
     async def with_many_keys(self, clients: int) -> None:
         body = json.dumps({"model": self.server.model, **ORDINARY[TEXT], "guided_choice": ["a", "b"]}).encode()
-        keys = ({"Authorization": f"Bearer key-{number}-of-this-attack"} for number in range(clients))
+        keys = ({"Authorization": f"Bearer key-{number}"} for number in range(clients))
         await asyncio.gather(*(self.send(TEXT, body, key) for key in keys))
 
 
