@@ -9,6 +9,7 @@ from guided import kernel_cache
 from guided.automaton.avoiding import avoiding
 from guided.automaton.endings import Endings
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import GROW
 from guided.automaton.network import Network
 from guided.automaton.preface import read_first
 from guided.constraint import Constraint
@@ -238,6 +239,8 @@ def _run_kernels_of_stacks() -> None:
         assert following is not None
         state = following
     overshoot.most_bytes(state)
+    for grow in GROW.values():  # hash tables are filled anew
+        grow(index.automaton.machine)
     index.forget_all_but([state])
 
 

@@ -20,7 +20,10 @@ from pathlib import Path
 
 _VARIABLE = "NUMBA_CACHE_DIR"
 _STATE = re.compile("[0-9a-f]{16}")
-_CONSTANTS = ("automaton/network.py",)  # files without kernels whose constants are compiled into some
+_COMPILED_IN = (
+    "automaton/network.py",
+    "automaton/packed.py",
+)  # files without kernels that are compiled into some: constants, types
 _KEPT_SECONDS = 14 * 24 * 3600  # folders of other states that were written to since
 
 
@@ -59,7 +62,7 @@ def one_at_a_time() -> Iterator[None]:
 def kernel_sources(root: Path) -> list[Path]:
     """The files of the package that kernels are compiled from."""
     compiled = [path for path in root.rglob("*.py") if path.name != "kernel_cache.py" and b"njit" in path.read_bytes()]
-    return sorted({*compiled, *(root / name for name in _CONSTANTS)})
+    return sorted({*compiled, *(root / name for name in _COMPILED_IN)})
 
 
 def _state_of_sources() -> str:

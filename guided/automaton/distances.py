@@ -9,16 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import (
-    ACCEPTING,
-    ESCAPES,
-    FINAL,
-    FIRST_EDGE,
-    KIND,
-    LABEL,
-    NEXT,
-    TARGET,
-)
+from guided.automaton.machine import ACCEPTING, ESCAPES, FINAL, FIRST_EDGE, KIND, LABEL, NEXT, TARGET
 from guided.automaton.network import ASK, BYTES, CALL, CALL_AGAIN, EPSILON, FORGET, MARK, PLAIN, RESUME
 from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, FIRST_MARK, NO_STACK, REST, TOP
 

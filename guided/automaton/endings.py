@@ -18,8 +18,8 @@ import time
 import numpy as np
 
 from guided.automaton.distances import FAR, NOT_ALONE, NOT_BUILT, config_lengths, descend, most_below, relax, trace
-from guided.automaton.kernels import DEAD, DONE, FINAL, NEEDED_RULE, NEEDS_RULE, STACKS
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import DEAD, FINAL, NEEDED_RULES, NEEDS_RULE, STACKS
 from guided.automaton.network import PLAIN
 from guided.automaton.tops_dfa import TopsDfa
 
@@ -177,13 +177,9 @@ class Endings:
 
     def _build(self, rule: int) -> None:
         """Has the automaton build a rule, in the way in which its kernels ask for one."""
-        asked = iter((NEEDS_RULE, DONE))
-
-        def ask() -> int:
-            self._dfa.machine.counts[NEEDED_RULE] = rule
-            return next(asked)
-
-        self._dfa.run(ask)
+        machine = self._dfa.machine
+        machine.needed[0], machine.counts[NEEDED_RULES] = rule, 1
+        self._dfa.attend(NEEDS_RULE)
 
 
 class TopsEndings(Endings):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import ACCEPTING, ASKS, DONE, FULL, FULL_ARRAY, REMEMBERED, WORK, intern_config
+from guided.automaton.closure import intern_config
+from guided.automaton.machine import ACCEPTING, ASKS, DONE, FULL, FULL_ARRAY, REMEMBERED, WORK
 from guided.automaton.stack_sets import BELOW, FIRST_CELL, NO_ROOM, REST, TOP, cell
 
 _UNUSED = -1

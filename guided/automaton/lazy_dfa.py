@@ -12,10 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from guided.automaton import kernels
+from guided.automaton import closure, kernels
 from guided.automaton.direct import direct
 from guided.automaton.keep import carry_over
-from guided.automaton.kernels import (
+from guided.automaton.machine import (
     ACCEPTING,
     ANSWERED,
     ASKS,
@@ -26,21 +26,24 @@ from guided.automaton.kernels import (
     EDGES,
     EXPANDED,
     FIRST_EDGE,
-    FRAMES,
     FULL_ARRAY,
-    ITEMS,
+    GROW,
     NEEDED_ANSWER,
-    NEEDED_RULE,
+    NEEDED_RULES,
     NEEDS_ANSWER,
     NEEDS_RULE,
-    NUM_COUNTS,
     REMEMBERED,
     STACKS,
     TEXT,
     UNKNOWN,
     WORK,
+    new_machine,
+    new_network,
+    wider,
+    with_room,
 )
 from guided.automaton.network import ASK, Network
+from guided.automaton.packed import nbytes
 from guided.automaton.stack_sets import (
     BELOW,
     FIRST_CELL,
@@ -48,8 +51,6 @@ from guided.automaton.stack_sets import (
     FIRST_MARK,
     MARKED,
     TOP,
-    UNIONS,
-    rebuild_stack_table,
 )
 from guided.errors import LimitExceeded, Unsatisfiable
 from guided.limits import Budget
@@ -77,12 +78,12 @@ class LazyDfa:
         self.split_from: dict[int, int] = {}  # class -> the class that it was part of before
         self.machine = new_machine(_CLASS_CAPACITY)
         self.machine.counts[CLASSES] = 1
-        self.network = _no_network(_CLASS_CAPACITY)
+        self.network = new_network(_CLASS_CAPACITY)
         self._mirrored = (0, 0, 0, 0)  # states, edges, rules and byte sets that the arrays have
         start = network.build(network.root)
         network.build_ahead(_AHEAD)
         self._sync()
-        if self.run(lambda: kernels.start(self.network, self.machine, start)) == DEAD:
+        if self.run(lambda: closure.start(self.network, self.machine, start)) == DEAD:
             raise Unsatisfiable("nothing satisfies the constraint")
 
     @classmethod
@@ -104,7 +105,7 @@ class LazyDfa:
         flags[:, ACCEPTING] = accepting
         dfa.machine = new_machine(1, configs=1)._replace(delta=delta, class_of=class_of, flags=flags)
         dfa.machine.counts[CONFIGS], dfa.machine.counts[CLASSES] = states, classes
-        dfa.network = _no_network(classes=1)
+        dfa.network = new_network(classes=1)
         return dfa
 
     def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -192,7 +193,7 @@ class LazyDfa:
 
     @property
     def memory_bytes(self) -> int:
-        return sum(array.nbytes for array in self.machine) + sum(array.nbytes for array in self.network)
+        return nbytes(self.machine) + nbytes(self.network)
 
     def forget_all_but(self, states: np.ndarray) -> np.ndarray:
         """int64[n]: the new numbers of these states, int64[n]; all others are forgotten, but for the start, and found anew.
@@ -225,19 +226,27 @@ class LazyDfa:
             status, result = outcome if isinstance(outcome, tuple) else (outcome, 0)
             if status == DONE:
                 return result
-            self.budget.check("the automaton", states=self.num_states, memory_bytes=self.memory_bytes)
-            if status == NEEDS_RULE:
-                self.build_rule(int(self.machine.counts[NEEDED_RULE]))
-            elif status == NEEDS_ANSWER:
-                self._answer(int(self.machine.counts[NEEDED_ANSWER]))
-            else:
-                self._make_room()
+            self.attend(status)
 
-    def build_rule(self, rule: int) -> None:
-        """Builds a late rule, and what is entered with it, into the network and its mirror."""
-        self.source.build(rule)
+    def attend(self, status: int) -> None:
+        """Gives a kernel that stopped what it stopped for: room, a rule or an answer.
+
+        Raises:
+            LimitExceeded: too many states, too much memory or time.
+        """
+        self.budget.check("the automaton", states=self.num_states, memory_bytes=self.memory_bytes)
+        if status == NEEDS_RULE:
+            self.build_rules(self.machine.needed[: self.machine.counts[NEEDED_RULES]].tolist())
+        elif status == NEEDS_ANSWER:
+            self._answer(int(self.machine.counts[NEEDED_ANSWER]))
+        else:
+            self._make_room()
+
+    def build_rules(self, rules: list[int]) -> None:
+        """Builds late rules into the network and its mirror."""
         try:
-            self.source.build_entered(rule)  # by what is the source now: a stored network gives way to the real one
+            for rule in rules:
+                self.source.build(rule)
         finally:
             self._sync()
 
@@ -255,7 +264,7 @@ class LazyDfa:
                     items += ((self.source.answer(question, text), below) for question in questions)
         self._sync()
         after = np.array(items, np.int64).reshape(-1, 2)
-        self.run(lambda: kernels.answer(self.network, self.machine, config, after))
+        self.run(lambda: closure.answer(self.network, self.machine, config, after))
 
     def _questions_of(self, state: int) -> list[int]:
         found, edge = [], int(self.network.states[state, FIRST_EDGE])
@@ -279,7 +288,7 @@ class LazyDfa:
         source, arrays = self.source, self.network
         known_states, known_edges, known_rules, known_sets = self._mirrored
         states, edges, rules, sets = source.size
-        self.network = kernels.NetworkArrays(
+        self.network = arrays._replace(
             states=_with_rows(arrays.states, known_states, source.first_edge, source.final),  # TEXT is below
             edges=_with_rows(arrays.edges, known_edges, source.next_edge, source.kind, source.label, source.target),
             rule_start=with_room(arrays.rule_start, known_rules, rules),
@@ -303,21 +312,18 @@ class LazyDfa:
         packed = np.frombuffer(b"".join(symbols.to_bytes(32, "little") for symbols in sets), np.uint8)
         has_byte = np.unpackbits(packed.reshape(len(sets), 32), axis=1, bitorder="little")  # uint8[sets, 256]
         in_sets = np.ascontiguousarray(np.packbits(has_byte, axis=0).T)  # uint8[256, ceil(sets / 8)]
-        number: dict[bytes, int] = {}
-        class_of = [
-            number.setdefault(row, len(number)) for row in in_sets.view(f"S{in_sets.shape[1]}").ravel().tolist()
-        ]
-        self._class_bytes = [0] * len(number)
-        for byte, index in enumerate(class_of):
-            self._class_bytes[index] |= 1 << byte
-        classes, room = len(number), self.machine.delta.shape[1]
+        rows = in_sets.view(f"V{in_sets.shape[1]}").ravel()
+        _, firsts, class_of = np.unique(rows, return_index=True, return_inverse=True)
+        members = np.packbits(np.arange(len(firsts))[:, np.newaxis] == class_of, axis=1, bitorder="little")
+        self._class_bytes = [int.from_bytes(row.tobytes(), "little") for row in members]
+        classes, room = len(firsts), self.machine.delta.shape[1]
         while room <= classes:
             room *= 2
         self.machine = self.machine._replace(delta=np.empty((len(self.machine.delta), room), np.int32))
         self.machine.class_of[:] = class_of
         self.machine.counts[CLASSES] = classes
         has_class = np.empty((len(self.network.set_has_class), room), np.uint8)
-        has_class[: len(sets), :classes] = has_byte[:, [class_of.index(index) for index in range(classes)]]
+        has_class[: len(sets), :classes] = has_byte[:, firsts]
         self.network = self.network._replace(set_has_class=has_class)
 
     def _split_classes(self, known_sets: int) -> None:
@@ -342,7 +348,7 @@ class LazyDfa:
         self._class_bytes.append(members)
         self.split_from[new] = origin
         if new >= self.network.set_has_class.shape[1]:
-            self.network = self.network._replace(set_has_class=_wider(self.network.set_has_class))
+            self.network = self.network._replace(set_has_class=wider(self.network.set_has_class))
         self._copy_column(new, origin)
         self.network.set_has_class[:, new] = self.network.set_has_class[:, origin]
         self.machine.class_of[_members(members)] = new
@@ -350,14 +356,14 @@ class LazyDfa:
     def _copy_column(self, new: int, origin: int) -> None:
         """A new column of delta, like that of a class so far."""
         if new >= self.machine.delta.shape[1]:
-            self.machine = self.machine._replace(delta=_wider(self.machine.delta))
+            self.machine = self.machine._replace(delta=wider(self.machine.delta))
         delta = self.machine.delta[: self.num_states]
         delta[:, new] = delta[:, origin]
 
     def _make_room(self) -> None:
         """Doubles the arrays that the kernel found full."""
         full = int(self.machine.counts[FULL_ARRAY])
-        self.machine = _GROW[full](self.machine)
+        self.machine = GROW[full](self.machine)
         if full in (WORK, EDGES):
             self.budget.check("one step of the automaton", states=self.machine.queue.shape[0])
 
@@ -369,123 +375,12 @@ def _members(symbols: int) -> np.ndarray:
     return np.flatnonzero(np.unpackbits(bits, bitorder="little"))
 
 
-def _no_network(classes: int) -> kernels.NetworkArrays:
-    return kernels.NetworkArrays(
-        states=np.empty((64, 3), np.int32),
-        edges=np.empty((64, 4), np.int32),
-        rule_start=np.empty(4, np.int32),
-        set_has_class=np.empty((16, classes), np.uint8),
-    )
-
-
 def _with_rows(table: np.ndarray, known: int, *columns: Sequence[int]) -> np.ndarray:
     """The table with rows known, known + 1, ... taken from its columns' values, the same or one with more room."""
     size = len(columns[0])
+    if size == known:
+        return table
     table = with_room(table, known, size)
     for column, values in enumerate(columns):
         table[known:size, column] = values[known:]
     return table
-
-
-def with_room(array: np.ndarray, used: int, needed: int) -> np.ndarray:
-    """The array if it has `needed` rows, else a copy of its first `used` rows in a larger one."""
-    if needed <= len(array):
-        return array
-    grown = np.empty((max(needed, 2 * len(array)), *array.shape[1:]), array.dtype)
-    grown[:used] = array[:used]
-    return grown
-
-
-# --- memory of the machine --------------------------------------------------------------------------------------------
-
-
-def new_machine(
-    classes: int, configs: int = 2048, stacks: int = 1024, items: int = 8192, work: int = 512
-) -> kernels.Machine:
-    counts = np.zeros(NUM_COUNTS, np.int64)
-    counts[STACKS] = FIRST_CELL
-    return kernels.Machine(
-        counts=counts,
-        stacks=np.zeros((stacks, 4), np.int32),
-        stack_table=np.full(4 * stacks, -1, np.int32),
-        unions=np.zeros((8192, 3), np.int32),
-        frames=np.empty((64, 4), np.int32),
-        items=np.empty((items, 2), np.int32),
-        config_begin=np.zeros(configs + 1, np.int32),
-        config_hash=np.zeros(configs, np.uint64),
-        config_table=np.full(4 * configs, -1, np.int32),
-        flags=np.zeros((configs, 4), np.uint8),
-        texts=np.zeros((configs, 2), np.int32),
-        delta=np.empty((configs, classes), np.int32),
-        class_of=np.zeros(256, np.uint8),
-        **_scratch(work),
-        alike=np.empty(256, np.int32),
-    )
-
-
-def _scratch(work: int) -> dict[str, np.ndarray]:
-    return {
-        "queue": np.empty((work, 4), np.int32),
-        "out_key": np.empty(work, np.int64),
-        "seen": np.zeros((4 * work, 2), np.int64),
-        "byte_edges": np.empty((4 * work, 3), np.int32),
-    }
-
-
-def _resized(array: np.ndarray) -> np.ndarray:
-    """A copy with room for twice as many rows; the new rows are not initialised."""
-    return with_room(array, len(array), 2 * len(array))
-
-
-def _wider(array: np.ndarray) -> np.ndarray:
-    return np.concatenate([array, np.empty_like(array)], axis=1)
-
-
-def _grow_scratch(machine: kernels.Machine) -> kernels.Machine:
-    return machine._replace(**_scratch(2 * machine.queue.shape[0]))
-
-
-def _grow_items(machine: kernels.Machine) -> kernels.Machine:
-    return machine._replace(items=_resized(machine.items))
-
-
-def _grow_stacks(machine: kernels.Machine) -> kernels.Machine:
-    stacks = _resized(machine.stacks)
-    table = np.full(4 * len(stacks), -1, np.int32)
-    rebuild_stack_table(stacks, int(machine.counts[STACKS]), table)
-    return machine._replace(stacks=stacks, stack_table=table)
-
-
-def _grow_unions(machine: kernels.Machine) -> kernels.Machine:
-    return machine._replace(unions=np.zeros((2 * len(machine.unions), 3), np.int32))
-
-
-def _grow_frames(machine: kernels.Machine) -> kernels.Machine:
-    return machine._replace(frames=_resized(machine.frames))
-
-
-def _grow_configs(machine: kernels.Machine) -> kernels.Machine:
-    room = 2 * len(machine.flags)
-    begin = np.zeros(room + 1, np.int32)
-    begin[: machine.config_begin.size] = machine.config_begin
-    table = np.full(4 * room, -1, np.int32)
-    kernels.enter_all(machine.config_hash, int(machine.counts[CONFIGS]), table)
-    return machine._replace(
-        config_begin=begin,
-        config_hash=_resized(machine.config_hash),
-        config_table=table,
-        flags=_resized(machine.flags),
-        texts=_resized(machine.texts),
-        delta=_resized(machine.delta),
-    )
-
-
-_GROW = {
-    STACKS: _grow_stacks,
-    ITEMS: _grow_items,
-    CONFIGS: _grow_configs,
-    WORK: _grow_scratch,
-    EDGES: _grow_scratch,
-    FRAMES: _grow_frames,
-    UNIONS: _grow_unions,
-}

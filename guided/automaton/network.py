@@ -88,6 +88,7 @@ class Network:
         self.byte_sets: list[ByteSet] = []
         self.text_states: list[int] = []
         self._byte_set_ids: dict[ByteSet, int] = {}
+        self._byte_labels = [-1] * 256  # of the sets of one byte
         self._builders: dict[int, Callable[[], int]] = {}
         # What was added by functions, in this order: a rule, or a question (as -1 - its number) and the text that it got.
         self.late_rules: list[int | tuple[int, bytes]] = []
@@ -138,7 +139,7 @@ class Network:
     def mark(self, source: int, target: int) -> None:
         """From source to target, reading nothing; from there on what is read is remembered."""
         for byte in range(0xF5):  # of a text each byte counts
-            self.byte_set_id(1 << byte)
+            self._byte_label(byte)
         self._edge(source, MARK, 0, target)
 
     def forget(self, source: int, target: int) -> None:
@@ -161,7 +162,7 @@ class Network:
         if not data:
             self.epsilon(source, target)
             return
-        labels = [self.byte_set_id(1 << byte) for byte in data]
+        labels = list(map(self._byte_label, data))
         first, more = len(self.final), len(data) - 1
         self._edge(source, BYTES, labels[0], first if more else target)
         if more:  # a chain of states with one edge each
@@ -242,6 +243,13 @@ class Network:
         calls = np.flatnonzero((kind == CALL) | (kind == CALL_AGAIN))
         return kind, np.array(self.label, dtype=np.int32), np.flatnonzero(kind == BYTES), calls
 
+    def _byte_label(self, byte: int) -> int:
+        """The label of edges over one byte."""
+        known = self._byte_labels[byte]
+        if known < 0:
+            known = self._byte_labels[byte] = self.byte_set_id(1 << byte)
+        return known
+
     def byte_set_id(self, symbols: ByteSet) -> int:
         """The label of edges over a set of bytes."""
         known = self._byte_set_ids.get(symbols)
@@ -306,23 +314,6 @@ class Network:
                 self.late_rules.remove((-1 - question, text))
                 raise
         return known
-
-    def build_entered(self, rule: int) -> None:
-        """Builds what is entered together with a rule, before anything is read: who reaches the rule reaches all of it."""
-        worklist = [self.build(rule)]
-        seen = set(worklist)
-        while worklist:
-            edge = self.first_edge[worklist.pop()]
-            while edge >= 0:
-                kind, state = self.kind[edge], -1
-                if kind == EPSILON:
-                    state = self.target[edge]
-                elif kind in CALLS:
-                    state = self.build(self.label[edge])
-                if state >= 0 and state not in seen:
-                    seen.add(state)
-                    worklist.append(state)
-                edge = self.next_edge[edge]
 
     @property
     def size(self) -> tuple[int, int, int, int]:

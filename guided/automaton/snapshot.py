@@ -13,9 +13,21 @@ from operator import or_
 
 import numpy as np
 
-from guided.automaton import kernels
-from guided.automaton.kernels import CONFIGS, ITEMS, STACKS
-from guided.automaton.lazy_dfa import LazyDfa, new_machine
+from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import (
+    CONFIGS,
+    FINAL,
+    FIRST_EDGE,
+    ITEMS,
+    KIND,
+    LABEL,
+    NEXT,
+    STACKS,
+    TARGET,
+    TEXT,
+    NetworkArrays,
+    new_machine,
+)
 from guided.automaton.network import Network
 from guided.limits import Budget
 
@@ -67,7 +79,7 @@ def from_arrays(arrays: Arrays, rebuild: Callable[[], Network], budget: Budget) 
     """
     dfa = LazyDfa.__new__(LazyDfa)
     dfa.budget = budget
-    dfa.network = kernels.NetworkArrays(**{name: arrays[name] for name in kernels.NetworkArrays._fields})
+    dfa.network = NetworkArrays(**{name: arrays[name] for name in NetworkArrays._fields})
     dfa._mirrored = tuple(arrays["mirrored"].tolist())
     packed = arrays["class_bytes"].tobytes()
     dfa._class_bytes = [int.from_bytes(packed[at : at + 32], "little") for at in range(0, len(packed), 32)]
@@ -130,13 +142,13 @@ class _StoredNetwork(Network):
         stored = self._dfa.network
         same = (
             network.size == (states, edges, rules, byte_sets)
-            and np.array_equal(stored.states[:states, kernels.FIRST_EDGE], network.first_edge)
-            and np.array_equal(stored.states[:states, kernels.FINAL], network.final)
-            and np.array_equal(np.flatnonzero(stored.states[:states, kernels.TEXT]), sorted(network.text_states))
-            and np.array_equal(stored.edges[:edges, kernels.NEXT], network.next_edge)
-            and np.array_equal(stored.edges[:edges, kernels.KIND], network.kind)
-            and np.array_equal(stored.edges[:edges, kernels.TARGET], network.target)
-            and np.array_equal(stored.edges[:edges, kernels.LABEL], network.label)
+            and np.array_equal(stored.states[:states, FIRST_EDGE], network.first_edge)
+            and np.array_equal(stored.states[:states, FINAL], network.final)
+            and np.array_equal(np.flatnonzero(stored.states[:states, TEXT]), sorted(network.text_states))
+            and np.array_equal(stored.edges[:edges, NEXT], network.next_edge)
+            and np.array_equal(stored.edges[:edges, KIND], network.kind)
+            and np.array_equal(stored.edges[:edges, TARGET], network.target)
+            and np.array_equal(stored.edges[:edges, LABEL], network.label)
             and np.array_equal(stored.rule_start[:rules], network.rule_start)
             and network.byte_sets == self.byte_sets
         )

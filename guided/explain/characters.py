@@ -14,8 +14,9 @@ from itertools import groupby
 from numba import njit
 
 from guided.automaton.charset import CharSet
-from guided.automaton.kernels import CONFIGS, DEAD, DONE, EXPANDED, expand
+from guided.automaton.kernels import expand
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import CONFIGS, DEAD, DONE, EXPANDED
 from guided.automaton.network import Network
 from guided.limits import Budget, Limits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from guided.automaton.charset import CharSet
-from guided.automaton.kernels import DEAD
+from guided.automaton.machine import DEAD
 from guided.explain.characters import CharacterView
 from guided.explain.labels import set_label, text_label
 

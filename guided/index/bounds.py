@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from guided.automaton import snapshot
-from guided.automaton.kernels import (
+from guided.automaton.machine import (
     ANSWERED,
     CLASSES,
     CONFIGS,
@@ -24,8 +24,8 @@ from guided.automaton.kernels import (
     STACKS,
     STATE,
     TARGET,
+    new_machine,
 )
-from guided.automaton.lazy_dfa import new_machine
 from guided.automaton.network import ASK, BYTES, CALLS
 from guided.automaton.snapshot import Arrays
 from guided.automaton.stack_sets import BELOW, FIRST_CELL, FIRST_LETTER, MARKED, REST, TOP

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import CONFIGS, DEAD, DONE, FULL
+from guided.automaton.machine import CONFIGS, DEAD, DONE, FULL
 from guided.index.rows import DENSE_COUNT, DENSE_ROWS, WANTED, intern_row
 from guided.index.slices import BYTE, DEPTH, NUM_SLICES, SUBTREE_END, TOKEN_START
 from guided.vocabulary import Vocabulary

@@ -14,8 +14,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from guided.automaton import kernels as automaton
-from guided.automaton.kernels import ASKS, CONFIGS, DEAD, DONE, ESCAPES, FULL, expand, step
+from guided.automaton.kernels import expand, intern_tops, step
+from guided.automaton.machine import ASKS, CONFIGS, DEAD, DONE, ESCAPES, FULL, OPEN_ENDED
+from guided.automaton.machine import UNKNOWN as NOT_KNOWN  # a transition; UNKNOWN is a row here
 from guided.index.reach import ENDLESS, MIXED, reach
 from guided.index.rows import (
     DENSE_COUNT,
@@ -30,10 +31,12 @@ from guided.index.rows import (
     TEXT,
     UNKNOWN,
     WANTED,
+    add_row,
     intern_row,
 )
 from guided.index.slices import BYTE, DEPTH, LONG, NUM_SLICED, NUM_SLICES, PLAIN_UNICODE, SUBTREE_END, TOKEN_START
 
+FEW_NODES = 4096  # that are walked sooner than new tops are filled
 RANGES = NUM_SLICED  # column of Rows.notes: where in `lists` the nodes begin that only the whole stack decides, -1 = there are none
 
 
@@ -43,7 +46,8 @@ def _walk(network, machine, slices, rows, ranges, state, row):
 
     Goes on at `rows.progress[NODE]`, if that is a node of the ranges.
     """
-    path, nodes = rows.path, slices.nodes
+    path, nodes, token_ids = rows.path, slices.nodes, slices.token_ids
+    delta, class_of = machine.delta, machine.class_of
     path[0] = state
     begun = rows.progress[NODE]
     for place in range(0, ranges.size, 2):
@@ -54,20 +58,20 @@ def _walk(network, machine, slices, rows, ranges, state, row):
             node, begun = begun, np.int64(-1)
         while node < ranges[place + 1]:
             source = path[nodes[node, DEPTH]]
-            byte_class = machine.class_of[nodes[node, BYTE]]
-            target = machine.delta[source, byte_class]
-            if target == automaton.UNKNOWN:
+            byte_class = class_of[nodes[node, BYTE]]
+            target = delta[source, byte_class]
+            if target == NOT_KNOWN:
                 status = step(network, machine, source, byte_class)  # mostly few bytes of a state are asked for
                 if status != DONE:
                     rows.progress[NODE] = node
                     return status
-                target = machine.delta[source, byte_class]
+                target = delta[source, byte_class]
             if target == DEAD:
                 node = np.int64(nodes[node, SUBTREE_END])
                 continue
             path[nodes[node, DEPTH] + 1] = target
             for i in range(nodes[node, TOKEN_START], nodes[node + 1, TOKEN_START]):  # a view costs as much as the rest
-                token = slices.token_ids[i]
+                token = token_ids[i]
                 row[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
             node += 1
     rows.progress[NODE] = -1
@@ -75,38 +79,57 @@ def _walk(network, machine, slices, rows, ranges, state, row):
 
 
 @njit(cache=True)
-def _open_ranges(machine, slices, path, slice_, state, ranges):
-    """The nodes of a slice that a walk from a state does not decide, for it escaped on the way: how many numbers were written.
+def _open_ranges(machine, slices, path, walked, state, ranges):
+    """Of walked ranges, the nodes that the walk from a state does not decide, for it escaped on the way: how many numbers were written.
 
     Written as `_walk` takes them, with the nodes above. -1 where they do not fit. To be called after that walk.
     """
-    nodes = slices.nodes
+    nodes, delta, class_of, flags = slices.nodes, machine.delta, machine.class_of, machine.flags
     above = np.empty(path.size, np.int32)  # the nodes of the current branch
     escaped = np.empty(path.size, np.bool_)
     path[0] = state
-    escaped[0] = machine.flags[state, ESCAPES] or machine.flags[state, ASKS]
+    escaped[0] = flags[state, ESCAPES] or flags[state, ASKS]
     size = 0
     written = 0  # so many nodes of the branch are in the ranges
-    node = slices.begin[slice_]
-    while node < slices.begin[slice_ + 1]:
-        depth = nodes[node, DEPTH]
-        written = min(written, depth)
-        target = machine.delta[path[depth], machine.class_of[nodes[node, BYTE]]]
-        if target != DEAD:
-            above[depth] = node
-            path[depth + 1] = target
-            escaped[depth + 1] = escaped[depth] or machine.flags[target, ESCAPES] or machine.flags[target, ASKS]
-            node += 1
-            continue
-        if escaped[depth]:
-            if size + 2 * (depth - written + 1) > ranges.size:
-                return -1
-            while written < depth:
-                size = _add_range(ranges, size, above[written], above[written] + 1)
-                written += 1
-            size = _add_range(ranges, size, node, nodes[node, SUBTREE_END])
-        node = nodes[node, SUBTREE_END]
+    for place in range(0, walked.size, 2):
+        node = walked[place]
+        while node < walked[place + 1]:
+            depth = nodes[node, DEPTH]
+            written = min(written, depth)
+            target = delta[path[depth], class_of[nodes[node, BYTE]]]
+            if target != DEAD:
+                above[depth] = node
+                path[depth + 1] = target
+                escaped[depth + 1] = escaped[depth] or flags[target, ESCAPES] or flags[target, ASKS]
+                node += 1
+                continue
+            if escaped[depth]:
+                if size + 2 * (depth - written + 1) > ranges.size:
+                    return -1
+                while written < depth:
+                    size = _add_range(ranges, size, above[written], above[written] + 1)
+                    written += 1
+                size = _add_range(ranges, size, node, nodes[node, SUBTREE_END])
+            node = nodes[node, SUBTREE_END]
     return size
+
+
+@njit(cache=True)
+def _live_ranges(network, machine, slices, slice_, state, ranges):
+    """The nodes of a slice below first bytes that a state reads, all where it escapes: (status, how many numbers were written)."""
+    if machine.flags[state, ESCAPES] or machine.flags[state, ASKS]:
+        return DONE, _add_range(ranges, 0, slices.begin[slice_], slices.begin[slice_ + 1])
+    size = 0
+    for place in range(slices.first_begin[slice_], slices.first_begin[slice_ + 1]):
+        byte_class = machine.class_of[slices.first[place, 1]]
+        if machine.delta[state, byte_class] == NOT_KNOWN:
+            status = step(network, machine, state, byte_class)
+            if status != DONE:
+                return status, 0
+        if machine.delta[state, byte_class] != DEAD:
+            node = slices.first[place, 0]
+            size = _add_range(ranges, size, node, slices.nodes[node, SUBTREE_END])
+    return DONE, size
 
 
 @njit(cache=True)
@@ -183,10 +206,14 @@ def _fill_slice(network, machine, slices, steps, rows, slice_, state, first, row
         elif slice_ == LONG and rows.progress[TEXT]:
             row |= slices.long
             return DONE
-    status = _walk(network, machine, slices, rows, slices.begin[slice_ : slice_ + 2], state, row)
-    if status == DONE and machine.counts[automaton.OPEN_ENDED]:
+    status, size = _live_ranges(network, machine, slices, slice_, state, rows.live)
+    if status != DONE:
+        return status
+    walked = rows.live[:size]
+    status = _walk(network, machine, slices, rows, walked, state, row)
+    if status == DONE and machine.counts[OPEN_ENDED]:
         begin = first + rows.progress[OPEN]
-        size = _open_ranges(machine, slices, rows.path, slice_, state, rows.lists[begin:])
+        size = _open_ranges(machine, slices, rows.path, walked, state, rows.lists[begin:])
         if size < 0:
             rows.counts[WANTED] = LISTS
             rows.progress[STATE] = -1  # what was left open is lost when the lists move
@@ -207,6 +234,57 @@ def complete_row(network, machine, slices, rows, state, known, ranges):
 
 
 @njit(cache=True)
+def look_at_tops(whole, network, tops_machine, slices, steps, tops_rows, state):
+    """The tops of a state of the machine `whole`, with their row: (status, tops; DEAD if they are all that there is).
+
+    First with nothing known of the stacks that the innermost rule was called with; only if that leaves much open, with their tops.
+    """
+    tops = np.int64(DEAD)
+    for without_base in (True, False):
+        status, tops = intern_tops(whole, state, without_base, tops_machine)
+        if status != DONE or tops == DEAD:
+            break
+        status = fill_row(network, tops_machine, slices, steps, tops_rows, tops)
+        if status != DONE or not _leaves_much_open(tops_rows, tops):
+            break
+    return status, tops
+
+
+@njit(cache=True)
+def _leaves_much_open(rows, tops):
+    """Are there more nodes to walk than new tops cost?"""
+    ranges = _ranges_of(rows, tops)
+    nodes = 0
+    for place in range(0, ranges.size, 2):
+        nodes += ranges[place + 1] - ranges[place]
+    return nodes > FEW_NODES
+
+
+@njit(cache=True)
+def _ranges_of(rows, tops):
+    """What the row of a state leaves open, as `_walk` takes it."""
+    begin = max(rows.notes[tops, RANGES], 0)
+    size = 0 if rows.notes[tops, RANGES] == UNKNOWN else rows.lists[begin]
+    return rows.lists[begin + 1 : begin + 1 + size]
+
+
+@njit(cache=True)
+def fill_by_tops(whole, rows, network, tops_machine, slices, steps, tops_rows, state):
+    """Computes the row of a state of the machine `whole` by its tops, if there is more to its stacks: (status, is it of the tops?)."""
+    status, tops = look_at_tops(whole, network, tops_machine, slices, steps, tops_rows, state)
+    if status != DONE:
+        return status, True
+    if tops == DEAD:
+        return fill_row(network, whole, slices, steps, rows, state), False
+    if not _free_row(rows):
+        return FULL, False
+    row = _begun_row(rows, state)
+    add_row(tops_rows, tops_rows.row_of[tops], row)
+    status = _walk(network, whole, slices, rows, _ranges_of(tops_rows, tops), state, row)
+    return (_enter_row(rows, state, row) if status == DONE else status), False
+
+
+@njit(cache=True)
 def _enter_row(rows, state, row):
     rows.progress[STATE] = -1
     found = intern_row(rows, row)
@@ -214,13 +292,6 @@ def _enter_row(rows, state, row):
         return FULL
     rows.row_of[state] = found
     return DONE
-
-
-@njit(cache=True)
-def set_bits(tokens, row):
-    """Sets the bits of the tokens."""
-    for token in tokens:
-        row[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
 
 
 @njit(cache=True)

@@ -11,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import ASKS, DEAD, DONE, ESCAPES, EXPANDED, TEXT, expand
+from guided.automaton.kernels import expand
+from guided.automaton.machine import ASKS, DEAD, DONE, ESCAPES, EXPANDED, TEXT
+from guided.automaton.packed import packed
 from guided.index.rows import VISITS
 from guided.index.slices import NUM_SLICED, QUOTED
 
@@ -22,6 +24,7 @@ REACHED = 1024  # states that strings of a profile may lead to; beyond that the 
 _NOT_READ, _ALL_DIE, _MIXED_CHARS, _SEVERAL, READS_ALL = -1, -2, -3, -4, -5  # in Rows.notes
 
 
+@packed
 class CharSteps(NamedTuple):
     """How to read one character of a profile, in terms of the automaton's present byte classes."""
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from guided.automaton.direct import direct
-from guided.automaton.kernels import Machine, NetworkArrays, enter_all
-from guided.automaton.lazy_dfa import LazyDfa, with_room
+from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import DONE, Machine, NetworkArrays, enter_all, with_room
+from guided.automaton.packed import nbytes
 from guided.index import kernels
 from guided.index.reach import UTF8_RANGES, CharSteps, char_steps
 from guided.index.rows import (
@@ -24,6 +25,7 @@ from guided.index.rows import (
     UNKNOWN,
     WANTED,
     Rows,
+    add_row,
 )
 from guided.index.slices import DEPTH, NUM_SLICED, Slices
 
@@ -73,7 +75,7 @@ class RowTable:
             if len(self._listed) >= _MEMO_MASKS:
                 self._listed.clear()
             known = self._listed[row] = np.zeros(self.rows.dense.shape[1], np.uint32)
-            direct(kernels.set_bits)(self.listed(-1 - int(place)), known)
+            direct(add_row)(self.rows, row, known)
         return known
 
     def listed(self, begin: int) -> np.ndarray:
@@ -82,7 +84,7 @@ class RowTable:
 
     @property
     def memory_bytes(self) -> int:
-        return sum(array.nbytes for array in self.rows)
+        return nbytes(self.rows)
 
     def arrays(self) -> tuple[NetworkArrays, Machine, Slices, CharSteps, Rows]:
         """What every kernel needs, as it is now."""
@@ -94,26 +96,41 @@ class RowTable:
     def _char_steps(self) -> CharSteps:
         return char_steps(self.dfa.machine.class_of, self.slices.profile, _RANGES)
 
-    def run(self, kernel: Callable[[], int]) -> None:
+    def run(self, kernel: Callable[[], int | tuple[int, int]]) -> int:
         """As `LazyDfa.run`, making room for rows too. Between two calls of the kernel what it has begun may be finished."""
+        self.begin()
+        while True:
+            outcome = kernel()
+            status, result = outcome if isinstance(outcome, tuple) else (outcome, 0)
+            if status == DONE:
+                return result
+            self.attend(status)
+
+    def begin(self) -> None:
+        """Before a kernel is called: nothing is begun, and there is room for the rows' numbers."""
         self.rows.progress[STATE] = self.rows.progress[NODE] = -1
+        self._cover_states()
 
-        def with_room() -> int:
-            while True:
-                self._cover_states()
-                self.rows.counts[WANTED] = NOTHING
-                status = kernel()
-                wanted = int(self.rows.counts[WANTED])
-                if wanted == NOTHING:
-                    return status
-                self.dfa.budget.check("the index", memory_bytes=self.dfa.memory_bytes + self.memory_bytes)
-                self.rows = _MORE[wanted](self.rows)
+    def attend(self, status: int) -> None:
+        """Gives a kernel that stopped what it stopped for.
 
-        self.dfa.run(with_room)
+        Raises:
+            LimitExceeded: the automaton or the rows outgrew their limits.
+        """
+        wanted = int(self.rows.counts[WANTED])
+        if wanted == NOTHING:
+            self.dfa.attend(status)
+        else:
+            self.rows.counts[WANTED] = NOTHING
+            self.dfa.budget.check("the index", memory_bytes=self.dfa.memory_bytes + self.memory_bytes)
+            self.rows = _MORE[wanted](self.rows)
+        self._cover_states()
 
     def _cover_states(self) -> None:
         """row_of and notes have an entry for every state that the machine has room for."""
-        room = self.dfa.machine.flags.shape[0]
+        room = len(self.dfa.machine.flags)
+        if len(self.rows.visited) == room:
+            return
         if self.rows.row_of.size < room:
             row_of = np.full(room, UNKNOWN, np.int32)
             row_of[: self.rows.row_of.size] = self.rows.row_of
@@ -137,6 +154,7 @@ def _new_rows(slices: Slices, rows: int = 64, dense: int = 8) -> Rows:
         notes=np.empty((0, NUM_SLICED + 1), np.int32),
         visited=np.zeros(0, np.int64),
         path=np.empty(int(slices.nodes[-1, DEPTH]) + 2, np.int32),
+        live=np.empty(2 * 256, np.int32),
         progress=np.full(5, -1, np.int64),
     )
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from guided.automaton.packed import packed
+
 UNKNOWN = -1
 ROW_COUNT, DENSE_COUNT, LISTED, FILLED, WANTED, VISITS = range(
     6
@@ -17,9 +19,10 @@ ROW_COUNT, DENSE_COUNT, LISTED, FILLED, WANTED, VISITS = range(
 NOTHING, ROWS, DENSE_ROWS, LISTS = range(4)  # Rows.counts[WANTED]: what a kernel that stopped needs more of
 LONGEST_LIST = 128  # tokens; a row with more is kept as bits
 STATE, PART, NODE, OPEN, TEXT = range(5)  # slots of Rows.progress; TEXT: the state reads any text
-SCRATCH = ("visited", "path", "progress")  # parts of Rows that say nothing between two calls
+SCRATCH = ("visited", "path", "live", "progress")  # parts of Rows that say nothing between two calls
 
 
+@packed
 class Rows(NamedTuple):
     """Rows of allowed tokens, interned: short ones as token lists, the others as packed bits."""
 
@@ -35,6 +38,7 @@ class Rows(NamedTuple):
     )  # int32[states, NUM_SLICED + 1]: the state after any character of each profile, or why none; RANGES
     visited: np.ndarray  # int64[states]: scratch of a search: the number of the visit that met the state last
     path: np.ndarray  # int32[longest token + 1]: scratch of a walk: the states along the current branch
+    live: np.ndarray  # int32[2 * 256]: scratch of a walk: ranges of nodes below the first bytes that a state reads
     progress: (
         np.ndarray
     )  # int64[5]: the row that is being filled, to go on where a kernel stopped: STATE, PART, NODE, OPEN, TEXT
@@ -98,6 +102,19 @@ def _same_row(rows, known, row, tokens, count):
         if rows.lists[begin + 1 + i] != tokens[i]:
             return False
     return True
+
+
+@njit(cache=True)
+def add_row(rows, known, row):
+    """Adds the tokens of an interned row to another one."""
+    place = rows.place[known]
+    if place >= 0:
+        row |= rows.dense[place]
+        return
+    begin = -1 - place
+    for i in range(begin + 1, begin + 1 + rows.lists[begin]):
+        token = rows.lists[i]
+        row[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
 
 
 @njit(cache=True)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import ACCEPTING, CONFIGS, DEAD, DONE, UNKNOWN, step
+from guided.automaton.kernels import step
+from guided.automaton.machine import ACCEPTING, CONFIGS, DEAD, DONE, UNKNOWN
 from guided.index.reach import FRONTIER, MIXED, after_character, insert
 from guided.index.slices import BYTE, DEPTH, NUM_SLICED, NUM_SLICES, SUBTREE_END, TOKEN_START
 

@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 
 from guided.automaton.network import ByteSet, byte_set, special_token_bytes
+from guided.automaton.packed import packed
 from guided.vocabulary import Vocabulary
 from guided.vocabulary.trie import TokenBytes, Trie
 
@@ -30,6 +31,7 @@ BYTE, DEPTH, SUBTREE_END, TOKEN_START = range(4)  # columns of Slices.nodes
 _INVALID = 255  # bytes that no valid UTF-8 has: never allowed, in no trie
 
 
+@packed
 class Slices(NamedTuple):
     """The tries of the slices behind one another, and the rows of the first three by length."""
 
@@ -38,6 +40,10 @@ class Slices(NamedTuple):
     )  # int32[nodes + 1, 4]: BYTE, DEPTH, SUBTREE_END, TOKEN_START as in `Trie`, indices into all; see `_nodes`
     token_ids: np.ndarray  # int32[tokens]
     begin: np.ndarray  # int32[NUM_SLICES + 1]: slice s is nodes begin[s] .. begin[s + 1] - 1
+    first: np.ndarray  # int32[n, 2]: the nodes of depth 0 and their bytes, side by side: most states read few of them
+    first_begin: (
+        np.ndarray
+    )  # int32[NUM_SLICES + 1]: those of slice s are first[first_begin[s] .. first_begin[s + 1] - 1]
     up_to: np.ndarray  # uint32[NUM_SLICED, MAX_CHARS + 1, words]: tokens with at most so many characters
     has_length: np.ndarray  # uint8[NUM_SLICED, MAX_CHARS + 1]: the slice has a token of so many characters
     longest: np.ndarray  # int64[NUM_SLICED]: characters of the slice's longest token
@@ -58,10 +64,14 @@ def slices_of(vocabulary: Vocabulary) -> Slices:
     tries.append(_rest(tokens, np.flatnonzero(has_text & (group == OTHER)), special_token_ids))
     begin = np.cumsum([0] + [len(trie) for trie in tries])
     up_to = _rows_by_length(group, chars, has_text)
+    nodes = _nodes(tries, begin)
+    first = np.flatnonzero(nodes[:-1, DEPTH] == 0)
     return Slices(
-        nodes=_nodes(tries, begin),
+        nodes=nodes,
         token_ids=np.concatenate([trie.token_ids for trie in tries]),
         begin=begin.astype(np.int32),
+        first=np.column_stack([first, nodes[first, BYTE]]).astype(np.int32),
+        first_begin=np.searchsorted(first, begin).astype(np.int32),
         up_to=up_to,
         has_length=np.any(np.diff(up_to, axis=1, prepend=np.uint32(0)), axis=2).astype(np.uint8),
         longest=np.array([chars[has_text & (group == p)].max(initial=0) for p in range(NUM_SLICED)], np.int64),

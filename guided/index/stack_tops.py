@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from guided.automaton.kernels import ASKS, DEAD
+from guided.automaton.direct import direct
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import ASKS, DEAD, DONE
 from guided.automaton.tops_dfa import TopsDfa
+from guided.index import kernels
 from guided.index.kernels import RANGES
 from guided.index.row_table import RowTable
 from guided.index.rows import UNKNOWN
 from guided.index.slices import Slices
 from guided.limits import Budget
 
-_FEW_NODES = 4096  # that are walked sooner than new tops are filled
 _NOTHING_OPEN = np.empty(0, np.int32)
 
 
@@ -33,9 +34,9 @@ class StackTops:
     """
 
     def __init__(self, dfa: LazyDfa, slices: Slices) -> None:
+        self._dfa = dfa
         self.automaton = TopsDfa(dfa)
         self.table = RowTable(self.automaton, slices)
-        self._settling: dict[int, bool] = {}
         self._by_kind: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def of(self, state: int) -> int | None:
@@ -44,29 +45,27 @@ class StackTops:
         Raises:
             LimitExceeded: the automaton or the rows outgrew their limits.
         """
-        tops = self.automaton.tops_of(state, without_base=True)
-        if tops == DEAD:
-            return None
-        self._fill(tops)
-        if self._settles(tops):
-            return tops
-        tops = self.automaton.tops_of(state, without_base=False)
-        if tops == DEAD:
-            return None
-        self._fill(tops)
-        return tops
+        self.automaton.follow()
+        tops = self.table.run(lambda: direct(kernels.look_at_tops)(self._dfa.machine, *self.table.arrays(), state))
+        return None if tops == DEAD else tops
 
-    def _fill(self, tops: int) -> None:
-        if self.table.row_id(tops) == UNKNOWN:
-            self.table.fill(tops)
+    def fill(self, table: RowTable, state: int) -> None:
+        """Computes the row of a state of the whole automaton by its tops, if there is more to its stacks, in one kernel call mostly.
 
-    def _settles(self, tops: int) -> bool:
-        """Is little left open, so that it pays to know no more?"""
-        known = self._settling.get(tops)
-        if known is None:
-            ranges = self.open_ranges(tops)
-            known = self._settling[tops] = int((ranges[1::2] - ranges[::2]).sum()) <= _FEW_NODES
-        return known
+        Args:
+            table: of the whole automaton.
+
+        Raises:
+            LimitExceeded: one of the automata or the rows outgrew their limits.
+        """
+        self.table.begin()
+        table.begin()
+        while True:
+            self.automaton.follow()
+            status, of_tops = direct(kernels.fill_by_tops)(self._dfa.machine, table.rows, *self.table.arrays(), state)
+            if status == DONE:
+                return
+            (self.table if of_tops else table).attend(status)
 
     def allowed(self, tops: int) -> np.ndarray:
         """uint32[words]: tokens that are allowed whatever is below."""

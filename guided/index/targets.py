@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from guided.automaton.kernels import DEAD, DONE, UNKNOWN, step
+from guided.automaton.kernels import step
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import DEAD, DONE, UNKNOWN
 from guided.index.token_index import StateId, TokenIndex
 from guided.vocabulary import Vocabulary
 

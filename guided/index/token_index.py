@@ -11,8 +11,8 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from guided.automaton.direct import direct
-from guided.automaton.kernels import ACCEPTING, DEAD
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import ACCEPTING, DEAD
 from guided.automaton.network import special_token_bytes
 from guided.errors import LimitExceeded
 from guided.index import kernels
@@ -135,15 +135,13 @@ class TokenIndex:
         if answered != state:
             table.share(self.row_id(answered), state)
             return
-        found = self.tops_of(state)
-        if found is None:
+        stack_tops = self._stack_tops()
+        if stack_tops is None:
             table.fill(state)
-            return
-        stack_tops, tops = found
-        if dfa.remembers(state):
+        elif dfa.remembers(state) and (tops := stack_tops.of(state)) is not None:
             self._fill_remembering(state, stack_tops, tops)
         else:
-            self._complete(state, stack_tops.allowed(tops), stack_tops.open_ranges(tops))
+            stack_tops.fill(table, state)
 
     def _fill_remembering(self, state: StateId, stack_tops: StackTops, tops: int) -> None:
         """All but what comes after a question is the same for states that differ in what they remember alone."""
@@ -172,10 +170,14 @@ class TokenIndex:
         Raises:
             LimitExceeded: the automaton outgrew its limits.
         """
+        stack_tops = self._stack_tops()
+        tops = stack_tops.of(state) if stack_tops is not None else None
+        return None if stack_tops is None or tops is None else (stack_tops, tops)
+
+    def _stack_tops(self) -> StackTops | None:
         if self._tops is None and self._dfa.has_stacks:
             self._tops = StackTops(self._dfa, self._table.slices)
-        tops = self._tops.of(state) if self._tops is not None else None
-        return None if self._tops is None or tops is None else (self._tops, tops)
+        return self._tops
 
     def is_accepting(self, state: StateId) -> bool:
         """May the output end here?"""

@@ -19,7 +19,8 @@ from guided.limits import Budget
 
 _QUOTE = 1 << ord('"')
 _SPELT_ONCE = byte_range(0x20, 0x7E) & ~byte_set(b'"\\/')  # characters that encoders write in one way
-_SPELT_OTHERWISE = CharSet.any() - CharSet.of(*(chr(code) for code in range(0x20, 0x7F) if _SPELT_ONCE >> code & 1))
+_PLAIN = frozenset(chr(code) for code in range(0x20, 0x7F) if _SPELT_ONCE >> code & 1)
+_SPELT_OTHERWISE = CharSet.any() - CharSet.of(*_PLAIN)
 _CHUNK = 64  # characters of a counted string that are laid out at once
 _PLACES = 1024  # places of a language that are
 Plan = tuple[int, int]  # byte set of the characters that one byte writes, or -1; rule that reads the others, or -1
@@ -303,7 +304,7 @@ def is_free(language: CountedLanguage) -> bool:
 
 def _is_plain(text: str) -> bool:
     """Has the text one spelling only, for every encoder?"""
-    return all(0x20 <= ord(character) < 0x7F and _SPELT_ONCE >> ord(character) & 1 for character in text)
+    return _PLAIN.issuperset(text)
 
 
 class _AnyBut:

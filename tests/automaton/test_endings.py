@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import guided
 from guided.automaton.endings import FAR, NOT_ALONE, Endings
-from guided.automaton.kernels import DEAD
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import DEAD
 from guided.automaton.reference import ReferenceMachine
 from guided.compiler import build_network
 from guided.limits import Budget, Limits

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guided.automaton.kernels import DEAD
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import DEAD
 from guided.automaton.network import BYTES, CALL, EPSILON, Network, byte_set
 from guided.automaton.reference import ReferenceMachine
 from guided.errors import LimitExceeded, Unsatisfiable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from guided.automaton.kernels import DEAD
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import DEAD
 from guided.automaton.network import Network, special_token_bytes
 from guided.explain.characters import CharacterView
 from guided.limits import Budget, Limits

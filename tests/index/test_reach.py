@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import guided
-from guided.automaton.kernels import TEXT
+from guided.automaton.machine import TEXT
 
 NAMES = {
     f"{first}{second}": {"type": "string"} for first in "abcdefgh" for second in ("", "bc", "bcdefgh", "xyzxyz", "é")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from guided.automaton.charset import CharSet
 from guided.automaton.encoding import JsonStringEncoder, Utf8Encoder
-from guided.automaton.kernels import DEAD
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import DEAD
 from guided.automaton.network import Network, special_token_bytes
 from guided.index.token_index import TokenIndex
 from guided.limits import Budget

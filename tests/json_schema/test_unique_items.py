@@ -9,8 +9,8 @@ from fractions import Fraction
 import pytest
 from jsonschema import Draft202012Validator
 
-from guided.automaton.kernels import DEAD
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import DEAD
 from guided.errors import Unsatisfiable, UnsupportedKeyword
 from guided.json_schema import build_network
 from guided.limits import Budget, Limits

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import guided
-from guided.automaton.kernels import DEAD
 from guided.automaton.lazy_dfa import LazyDfa
+from guided.automaton.machine import DEAD
 from guided.compiler import build_network
 from guided.errors import ConstraintError, InvalidConstraint, LimitExceeded, UnsupportedKeyword
 from guided.limits import Budget
