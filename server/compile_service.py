@@ -295,7 +295,7 @@ class CompileService:
 
         async def explore(tokens: list[int], caller: str) -> bool:
             if index is not None:
-                return await self._is_there_again(compiled, caller)
+                return await self._is_there_again(constraint, index, caller)
             job = self._job("explore", constraint, tokens=tokens, exploring_seconds=_EXPLORING_SECONDS)
             return (await self.pool.run(job, Priority.CHECK, caller))["alive"]
 
@@ -312,12 +312,12 @@ class CompileService:
         self.memory.put(constraint.digest, compiled, _bytes_kept(constraint, index))
         return compiled
 
-    async def _is_there_again(self, compiled: Compiled, caller: str) -> bool:
+    async def _is_there_again(self, constraint: Constraint, index: TokenIndex, caller: str) -> bool:
         """Was the file of a closed index gone? It is there now, then. Raises what `compile` does."""
-        digest = compiled.constraint.digest
-        if self.files.touch(digest):
-            return self.memory.peek(digest) is not compiled  # somebody else has noticed it
-        await self.compile(compiled.constraint, caller)
+        if self.files.touch(constraint.digest):
+            known = self.memory.peek(constraint.digest)
+            return known is None or known.index is not index  # somebody else has noticed it
+        await self.compile(constraint, caller)
         return True
 
     async def _find_fewest(self, constraint: Constraint, index: TokenIndex | None, caller: str) -> _Fewest:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import time
+import weakref
 from collections.abc import Coroutine, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -157,6 +160,18 @@ def test_memory_is_bounded_and_the_disk_is_behind_it(live):
         assert service.tally.found["compiled"] == compiled
     finally:
         service.memory.capacity_bytes = capacity
+
+
+def test_what_memory_drops_is_gone_at_once(live):
+    """Not when the garbage collector comes by, which is seldom: indexes are large."""
+    dropped = weakref.ref(live.compile(choice("dropped")).index)
+    gc.collect()
+    gc.disable()
+    try:
+        live.service.memory.drop(choice("dropped").digest)
+        assert dropped() is None
+    finally:
+        gc.enable()
 
 
 def test_refusals_are_remembered_for_what_they_say(live):
@@ -383,12 +398,16 @@ def test_trouble_with_the_disk_is_one_warning_whichever_workers_have_it(loop, tm
     with spare_folder(64 << 20, [tmp_path]) as spare, caplog.at_level(logging.WARNING, "guided.workers.pool"):
         bare = Live(loop, tmp_path / "file" / "indexes", spare=spare)
         bare.start()
-        for number in range(4):
-            bare.compile(choice(f"{number}"))
-            nursery = psutil.Process(bare.service.pool._nursery._process.pid)
-            for worker in nursery.children():
-                worker.kill()
-        bare.wait(bare.service.close())
+        pool = bare.service.pool
+        try:
+            for number in range(4):
+                bare.compile(choice(f"{number}"))
+                while pool.busy:  # the worker says after its outcome what it noticed
+                    time.sleep(0.01)
+                for worker in psutil.Process(pool._nursery._process.pid).children():
+                    worker.kill()
+        finally:
+            bare.wait(bare.service.close())
     told = [record for record in caplog.records if record.name == "guided.workers.pool"]
     assert len(told) == 1 and "work goes on without it" in told[0].message
 
