@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,10 +28,11 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from guided.errors import ConstraintError, LimitExceeded
+from guided.errors import ConstraintError
 from guided.vllm_adapters.params import KEY, to_extra_args
 from guided.vllm_adapters.reports import Reports
 from guided.workers import Overloaded
+from server.callers import overloaded
 from server.compile_service import NOBODY, Compiled
 from server.continuation import Continuation, can_continue
 from server.handover import HandedOver
@@ -117,6 +118,8 @@ class GuidedEngine(AsyncLLM):
         outputs = begin(prompt, params, request_id)
         deltas = params.output_kind == RequestOutputKind.DELTA
         seen = current.get()
+        if isinstance(pending, HandedOver):
+            outputs = enforced(outputs, pending)
         if not isinstance(pending, Pending):
             return outputs if seen is None else watched(outputs, seen, params.max_tokens, deltas=deltas)
         continuation = Continuation(begin, prompt, params, request_id) if may_break_off else None
@@ -220,6 +223,22 @@ def filters_of(params: SamplingParams) -> list[str]:
     return [name for name in ("allowed_token_ids", "bad_words") if getattr(params, name)]
 
 
+async def enforced(
+    outputs: AsyncGenerator[RequestOutput, None], handed: HandedOver
+) -> AsyncGenerator[RequestOutput, None]:
+    """Passes outputs on where vLLM's backend enforces the constraint: whether it can, the engine finds out only now.
+
+    Raises:
+        VLLMValidationError: HTTP 400: it cannot, such as outlines where an index takes longer than vLLM's bound.
+    """
+    async with aclosing(outputs):
+        async for output in outputs:
+            if any(sample.finish_reason == "error" for sample in output.outputs):
+                message = f"vLLM's {handed.backend} backend failed to enforce {handed.field}; leave it out for this server's own"
+                raise VLLMValidationError(message, parameter=handed.field)
+            yield output
+
+
 async def verified(
     outputs: AsyncGenerator[RequestOutput, None],
     compiled: Compiled,
@@ -246,7 +265,8 @@ async def verified(
         decode: token ids -> text, for what vLLM's detokenizer holds back; None: nothing is looked for.
 
     Raises:
-        VLLMValidationError: HTTP 400: the filters left nothing that the constraint allows.
+        VLLMValidationError: HTTP 400: the filters left nothing that the constraint allows, or its index outgrew its limits on the way.
+        RequestRefused: HTTP 429: no worker had the time to look into it.
         GenerationError: HTTP 500, with the request id.
     """
     answers = _Answers(compiled, caller, deltas, may_be_cut, decode)
@@ -334,17 +354,23 @@ async def _explored(compiled: Compiled, tokens: list[int], caller: str, before: 
     """
     if len(tokens) <= before:
         return False
-    try:
+    with _limits():
         return await compiled.explore(tokens, caller)
-    except (ConstraintError, Overloaded) as error:
-        logger.error("an index could not be explored: %s", error)
-        return False
 
 
 async def _satisfied(compiled: Compiled, tokens: list[int], caller: str) -> bool:
-    """False too where the index outgrows its limits on the way: an answer that cannot be checked is not passed on."""
-    try:
+    """An answer that cannot be checked is not passed on."""
+    with _limits():
         return await compiled.satisfied_by(tokens, caller)
-    except (LimitExceeded, Overloaded) as error:
-        logger.error("an answer could not be checked: %s", error)
-        return False
+
+
+@contextmanager
+def _limits() -> Iterator[None]:
+    """What a worker says that cannot go on with an index, in the words of a refusal. Raises VLLMValidationError, RequestRefused."""
+    try:
+        yield
+    except ConstraintError as error:
+        message = f"the answer could not be completed, {error.describe()}; a smaller constraint may be"
+        raise VLLMValidationError(message) from error
+    except Overloaded as error:
+        raise overloaded(error) from error

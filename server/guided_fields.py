@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from guided.constraint import Constraint
 from guided.errors import ConstraintError, InvalidConstraint, json_type
 from guided.vllm_adapters.params import KEY
@@ -29,6 +31,7 @@ OTHER_FIELDS = (REFERENCE, "guided_whitespace_pattern", "guided_decoding_backend
 NOTHING_ALONE = ("guided_options", "guided_decoding_backend")  # say something of a constraint
 JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order", "escapes")
 SWITCHES = ("json_object", "disable_any_whitespace", "disable_additional_properties")  # of structured_outputs
+_INTEGER = TypeAdapter(int)
 JSON_OBJECT = {"type": "object"}  # what response_format json_object promises
 
 # Fields that change where or how the output ends or is chosen, in ways that would break the promise.
@@ -163,8 +166,12 @@ def refuse_text_stop_ids(body: Body, field: str, is_text: Callable[[int], bool])
     """Raises RequestRefused if `stop_token_ids` names a token that may be part of the answer to the constraint in `field`."""
     stop_ids = body.get("stop_token_ids")
     for token_id in stop_ids if isinstance(stop_ids, list) else ():  # anything else is for vLLM's models to refuse
-        if isinstance(token_id, int) and is_text(token_id):
-            why = f"token {token_id} is text, and could cut the answer in the middle"
+        try:
+            number = _INTEGER.validate_python(token_id)  # as vLLM's models read it: true, "5" and 5.0 are some
+        except ValidationError:
+            continue
+        if is_text(number):
+            why = f"token {number} is text, and could cut the answer in the middle"
             raise _not_enforced("stop_token_ids", f"stop_token_ids beside {field} are not supported: {why}")
 
 

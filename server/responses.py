@@ -8,15 +8,17 @@ anybody finds it who knows, or has chosen, an id.
 
 from __future__ import annotations
 
+import logging
 from collections import UserDict
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from openai.types.responses import ResponseOutputMessage, ResponseOutputText, ResponseReasoningItem
+from openai.types.responses import ResponseErrorEvent, ResponseOutputMessage, ResponseOutputText, ResponseReasoningItem
 from starlette.datastructures import State
 from vllm.entrypoints.openai.responses import streaming_events, utils
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest, ResponsesResponse
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+from vllm.exceptions import GenerationError, VLLMValidationError
 
 from server.background_responses import BackgroundResponses
 from server.engine import Pending, pending_constraint
@@ -25,6 +27,8 @@ from server.logs import caller_name
 from server.report import FIELD
 from server.tools.custom import cut_input
 from server.tools.serving import is_whole
+
+logger = logging.getLogger(__name__)
 
 _of_whole_call = utils.decode_custom_tool_input
 _STORES = ("response_store", "msg_store", "event_store", "background_tasks")  # of vLLM's object: id -> something
@@ -79,6 +83,19 @@ class Responses(BackgroundResponses):
                 _say_if_cut(event.item)
             yield event
 
+    async def responses_stream_generator(self, *args: Any, **options: Any) -> AsyncGenerator[Any, None]:
+        number = 0
+        try:
+            async for event in super().responses_stream_generator(*args, **options):
+                yield event
+                number += 1
+        except Exception as error:  # noqa: BLE001 - the status is sent, and without an event the connection breaks off
+            yield _error_event(error, number)
+
+    def _convert_generation_error_to_streaming_response(self, error: GenerationError) -> str:
+        """Raises it: what vLLM makes of it is none of its own events, and fails."""
+        raise error
+
     async def responses_full_generator(self, *args: Any, **options: Any) -> Any:
         response = await super().responses_full_generator(*args, **options)
         if isinstance(response, ResponsesResponse):
@@ -86,6 +103,18 @@ class Responses(BackgroundResponses):
                 _say_if_cut(item)
             _report_in(response)
         return response
+
+
+def _error_event(error: Exception, number: int) -> ResponseErrorEvent:
+    """OpenAI's last event of a stream that fails. What an unexpected error says may quote a prompt, which is for nobody."""
+    message, code = "the server failed to answer; its log says why", "server_error"
+    if isinstance(error, (VLLMValidationError, RequestRefused)):
+        message, code = str(error.args[0]) if error.args else str(error), getattr(error, "code", "invalid_value")
+    elif isinstance(error, GenerationError):
+        message = str(error)
+    logger.error("a stream of /v1/responses ends in an error: %s", type(error).__name__)
+    parameter = getattr(error, "parameter", None) or getattr(error, "param", None)
+    return ResponseErrorEvent(type="error", code=code, message=message, param=parameter, sequence_number=number)
 
 
 def input_of(arguments: str) -> str:

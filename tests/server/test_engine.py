@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from vllm import SamplingParams
@@ -10,8 +11,10 @@ from vllm.exceptions import GenerationError, VLLMValidationError
 from vllm.sampling_params import StructuredOutputsParams
 
 from guided.constraint import Constraint
+from guided.errors import LimitExceeded
 from guided.vllm_adapters.params import from_extra_args
-from server.engine import Pending, filters_of, verified, with_constraint
+from guided.workers import Overloaded
+from server.engine import Pending, enforced, filters_of, verified, with_constraint
 from server.errors import RequestRefused
 from server.handover import HandedOver
 from server.request_options import RequestOptions, refuse_small_budget
@@ -127,6 +130,49 @@ def test_filters_of_the_request_are_named_where_they_left_nothing():
 
     with pytest.raises(VLLMValidationError, match=r"req-9 .* allowed_token_ids and bad_words leave no token"):
         asyncio.run(collect())
+
+
+@pytest.mark.parametrize(
+    ("error", "refusal", "words"),
+    [
+        (LimitExceeded("500 MB", limit="memory_bytes"), VLLMValidationError, "500 MB"),
+        (Overloaded("too many wait", 3), RequestRefused, "too many wait"),
+    ],
+    ids=["limit", "load"],
+)
+def test_an_answer_that_no_worker_can_look_into_says_why(error, refusal, words):
+    """The constraint is the client's, and the load is nobody's fault."""
+
+    async def fail(tokens: list[int], caller: str) -> bool:
+        raise error
+
+    async def collect():
+        async def source():
+            yield output(sample([*tokens_of("ok"), EOS], "stop"))
+
+        unknown = replace(COMPILED, index=None, satisfied_by=fail)
+        return [item async for item in verified(source(), unknown, "req-9", deltas=False)]
+
+    with pytest.raises(refusal, match=words) as raised:
+        asyncio.run(collect())
+    assert getattr(raised.value, "status", 400) in (400, 429)
+
+
+@pytest.mark.parametrize("before", [[], [output(sample(tokens_of("o")))]], ids=["at once", "later"])
+def test_a_backend_of_vllms_that_fails_in_the_engine_is_named(before):
+    handed = handed_over()
+
+    async def collect(outputs):
+        async def source():
+            for item in outputs:
+                yield item
+
+        return [item async for item in enforced(source(), handed)]
+
+    assert asyncio.run(collect(before)) == before
+    with pytest.raises(VLLMValidationError, match=handed.backend) as raised:
+        asyncio.run(collect([*before, output(sample([], "error"))]))
+    assert raised.value.parameter == handed.field
 
 
 @pytest.mark.parametrize("reason", ["length", "abort"])

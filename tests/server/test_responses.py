@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -20,11 +21,14 @@ from openai.types.responses import (
     ResponseOutputMessage,
     ResponseReasoningItem,
 )
+from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
 from vllm.entrypoints.openai.responses.utils import construct_input_messages
+from vllm.exceptions import GenerationError, VLLMValidationError
 
 from guided.limits import Limits
+from server.errors import RequestRefused
 from server.keys import KeyRing, read_text
-from server.responses import in_one_part, input_of, said_before
+from server.responses import Responses, in_one_part, input_of, said_before
 from tests.live_server import LiveServer
 from tests.responses_requests import NAMED, SCHEMAS, TOOLS, custom_tool, respond
 from tests.server import engine_without_model
@@ -222,6 +226,35 @@ def test_strict_tools_are_refused_where_the_models_own_calls_are_not_known(gatew
     with pytest.raises(openai.BadRequestError) as refused:
         ask(gateway, stream=False, tools=[{**TOOLS[0], "strict": True}])
     assert (refused.value.param, refused.value.code) == ("tools.0.strict", "not_enforced")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (GenerationError("request r could not be completed"), "server_error", "request r could not be completed"),
+        (VLLMValidationError("too long", parameter="input"), "invalid_value", "too long"),
+        (RequestRefused("no", "overloaded", "x", 429), "overloaded", "no"),
+        (RuntimeError("a prompt"), "server_error", "the server failed to answer; its log says why"),
+    ],
+    ids=["engine", "client", "load", "bug"],
+)
+def test_a_stream_that_fails_ends_with_an_event(monkeypatch, error, code, message):
+    """As vLLM fails: what it makes of an engine's error is none of its own events."""
+
+    async def failing(self: Any) -> Any:
+        yield "first"
+        try:
+            raise error
+        except GenerationError as caught:
+            yield self._convert_generation_error_to_streaming_response(caught)
+
+    async def read() -> list[Any]:
+        return [event async for event in Responses.responses_stream_generator(object.__new__(Responses))]
+
+    monkeypatch.setattr(OpenAIServingResponses, "responses_stream_generator", failing)
+    first, last = asyncio.run(read())
+    assert first == "first"
+    assert (last.type, last.code, last.message, last.sequence_number) == ("error", code, message, 1)
 
 
 # --- whose answers are whose ------------------------------------------------------------------------------------------
