@@ -83,7 +83,7 @@ class LazyDfa:
         start = network.build(network.root)
         network.build_ahead(_AHEAD)
         self._sync()
-        if self.run(lambda: closure.start(self.network, self.machine, start)) == DEAD:
+        if self.run(lambda: direct(closure.start)(self.network, self.machine, start)) == DEAD:
             raise Unsatisfiable("nothing satisfies the constraint")
 
     @classmethod
@@ -264,7 +264,7 @@ class LazyDfa:
                     items += ((self.source.answer(question, text), below) for question in questions)
         self._sync()
         after = np.array(items, np.int64).reshape(-1, 2)
-        self.run(lambda: closure.answer(self.network, self.machine, config, after))
+        self.run(lambda: direct(closure.answer)(self.network, self.machine, config, after))
 
     def _questions_of(self, state: int) -> list[int]:
         found, edge = [], int(self.network.states[state, FIRST_EDGE])

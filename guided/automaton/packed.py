@@ -68,10 +68,11 @@ class _Packed:
         if not changed:
             return self
         other = super()._replace(**changed)  # type: ignore[misc]
-        other._table = type(self._table)(*self._table)
-        for place, name in enumerate(self._fields):  # type: ignore[attr-defined]
-            if name in changed:
-                other._table[_WORDS * place : _WORDS * (place + 1)] = _words(changed[name])
+        if "_table" in self.__dict__:  # else no kernel has asked for it yet
+            other._table = type(self._table).from_buffer_copy(self._table)
+            for name, array in changed.items():
+                place = _WORDS * self._fields.index(name)  # type: ignore[attr-defined]
+                other._table[place : place + _WORDS] = _words(array)
         return other
 
 
