@@ -243,9 +243,11 @@ class LazyDfa:
             self._make_room()
 
     def build_rules(self, rules: list[int]) -> None:
-        """Builds late rules into the network and its mirror."""
+        """Builds late rules, at least one, into the network and its mirror."""
+        first, *others = rules
+        self.source.build(first)  # a stored network gives way to the real one, or says that there is none
         try:
-            for rule in rules:
+            for rule in others:
                 self.source.build(rule)
         finally:
             self._sync()

@@ -58,7 +58,7 @@ def test_times_of_an_answer(server, kind, stream):
     answers, gaps, requests = (after - before for after, before in zip(read("count"), counted, strict=True))
     assert (answers, requests) == (1, 1) and 3 <= gaps <= 23, "one for each token but the first"
     first, between, whole = (after - before for after, before in zip(read("sum"), summed, strict=True))
-    assert 0 < between < whole and 0 < first < whole and first + between <= whole
+    assert 0 < between < whole and 0 < first < whole  # by two clocks: their sum may be a little more than the whole
 
 
 def test_times_of_several_answers(server):

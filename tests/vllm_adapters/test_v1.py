@@ -34,7 +34,8 @@ class Batch:
 
     def __init__(self, model_folder, columns: int) -> None:
         model = SimpleNamespace(tokenizer=str(model_folder), get_vocab_size=lambda: columns, max_model_len=4096)
-        config = SimpleNamespace(model_config=model, instance_id="test")
+        one_host = SimpleNamespace(nnodes=1)
+        config = SimpleNamespace(model_config=model, parallel_config=one_host, instance_id="test")
         self.processor = GuidedLogitsProcessor(config, torch.device("cpu"), False)
         self.builder = BatchUpdateBuilder()
         self.columns = columns

@@ -75,7 +75,12 @@ class Runner:
         monkeypatch.setattr(v2.Vocabulary, "from_pretrained", lambda *_, **__: vocabulary)
         model = SimpleNamespace(tokenizer="", get_vocab_size=lambda: vocabulary.size, max_model_len=LENGTH)
         speculation = SimpleNamespace(num_speculative_tokens=MOST_DRAFTS)
-        config = SimpleNamespace(model_config=model, speculative_config=speculation, instance_id="test")
+        config = SimpleNamespace(
+            model_config=model,
+            parallel_config=SimpleNamespace(nnodes=1),
+            speculative_config=speculation,
+            instance_id="test",
+        )
         self.processor = v2.GuidedLogitsProcessor(config, states)
         if way == "host":
             monkeypatch.setattr(self.processor._store, "_close", lambda index: None)  # growing indexes
