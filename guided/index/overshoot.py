@@ -107,13 +107,13 @@ def _longest(endings: Endings, states: np.ndarray) -> int:
 
 
 def _successors(table: RowTable, state: int) -> np.ndarray:
-    """int32[n]: the states after one token, where the row is known."""
+    """int32[n]: the states after one token, where the row is known; perhaps more, for a bound is all that is asked."""
     found = np.empty(0, np.int32)
 
     def collect() -> int:
         nonlocal found
         room, seen = _room(table)
-        status, count = add_successors(*table.arrays(), state, room, seen, 0, 0)
+        status, count = add_successors(*table.arrays(), state, False, room, seen, 0, 0)
         found = room[:count]
         return status
 

@@ -19,15 +19,16 @@ _CHUNK = 512  # states between two looks at the clock
 def shortest_completions(network, machine, slices, steps, rows, check: Callable[[int], None]) -> np.ndarray:
     """int32[states]: fewest tokens to an accepting state, 0 in one, UNREACHABLE where the vocabulary cannot spell an end.
 
-    Breadth first from the accepting states over reversed token transitions. A state's successors are found by one walk over the
-    vocabulary, slices that the state reads whole counted by length only. Arguments as for `token_graph`.
+    Breadth first from the accepting states over reversed token transitions. Arguments as for `token_graph`.
     """
     begin, successors = token_graph(network, machine, slices, steps, rows, check)
     return _breadth_first(begin, successors, machine.flags[: len(begin) - 1, ACCEPTING].copy())
 
 
 def token_graph(network, machine, slices, steps, rows, check: Callable[[int], None]) -> tuple[np.ndarray, np.ndarray]:
-    """(int64[states + 1] begin, int32[] successors): one token leads from s to successors[begin[s]:begin[s + 1]].
+    """(int64[states + 1] begin, int32[] successors): one token leads from s to successors[begin[s]:begin[s + 1]], to no other state.
+
+    Moves to dead ends are among them, which the rows may leave out.
 
     Arguments as for `guided.index.kernels.fill_row`; `check` is called with the bytes in use now and then, and may raise.
     """
@@ -50,17 +51,23 @@ def _successors(network, machine, slices, steps, rows, begin, successors, seen, 
     """Appends the distinct successors of state, ..., limit - 1 while there is room; the first state not done."""
     states = seen.size
     while state < limit and begin[state] + states <= successors.size:
-        _, count = add_successors(network, machine, slices, steps, rows, state, successors, seen, state, begin[state])
+        _, count = add_successors(
+            network, machine, slices, steps, rows, state, True, successors, seen, state, begin[state]
+        )
         state += 1
         begin[state] = count
     return state
 
 
 @njit(cache=True)
-def add_successors(network, machine, slices, steps, rows, state, successors, seen, stamp, count):
+def add_successors(network, machine, slices, steps, rows, state, exact, successors, seen, stamp, count):
     """Appends the distinct states after one token from a state whose row was filled: (status, how many there are now).
 
+    A slice whose characters all lead on is not walked: its tokens count by their length.
+
     Args:
+        exact: where strings of one length lead to different states, the slice is walked, for its tokens may spell none of those to
+            some of them. Else all of these states are appended: soon found, never too few.
         successors: int32[] with room for every state.
         seen: int32[states]: `stamp` where a state was appended.
     """
@@ -68,7 +75,7 @@ def add_successors(network, machine, slices, steps, rows, state, successors, see
         status, found = DONE, MIXED
         if slice_ < NUM_SLICED:
             status, found = _slice_successors(
-                network, machine, slices, steps, rows, slice_, state, successors, seen, stamp, count
+                network, machine, slices, steps, rows, slice_, state, exact, successors, seen, stamp, count
             )
         if status != DONE:
             return status, count
@@ -84,7 +91,7 @@ def add_successors(network, machine, slices, steps, rows, state, successors, see
 
 
 @njit(cache=True)
-def _slice_successors(network, machine, slices, steps, rows, slice_, state, successors, seen, stamp, count):
+def _slice_successors(network, machine, slices, steps, rows, slice_, state, exact, successors, seen, stamp, count):
     """Where the tokens of a slice lead, length by length: (status, how many there are now, MIXED if it must be walked)."""
     here = np.empty(FRONTIER, np.int32)
     there = np.empty(FRONTIER, np.int32)
@@ -109,6 +116,8 @@ def _slice_successors(network, machine, slices, steps, rows, slice_, state, succ
             break
         here, there, size = there, here, grown
         if slices.has_length[slice_, length]:
+            if exact and size > 1:
+                return DONE, _take_back(successors, seen, first, count)
             for i in range(size):
                 count = _add(successors, seen, stamp, count, here[i])
     return DONE, count

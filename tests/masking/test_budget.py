@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import random
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 
 import guided
 from guided.masking import BatchMasker
+from guided.masking.budget import DoesNotFit
 from guided.masking.reference import read
 from guided.vocabulary import Vocabulary
 from tests.masking.recognisers import ChoiceRecogniser, RegexRecogniser
 from tests.masking.test_batch_masker import CHOICES, STOP, TOKENS
+from tests.token_search import distances, moves
 
 CASES = [
     (guided.Constraint.choice(CHOICES), ChoiceRecogniser([c.encode() for c in CHOICES])),
@@ -195,3 +199,37 @@ def test_where_no_completion_is_found_in_time_the_budget_is_given_up(monkeypatch
         words = index.mask(index.start)
         assert int(torch.isfinite(logits[0]).sum()) == sum(int(word).bit_count() for word in words)
     assert "may be cut off" in caplog.text
+
+
+MARKED = [
+    guided.Constraint.regex("a{1,3}").after("<tool_call>"),
+    guided.Constraint.choice(["", "a", "no"]).after("\n<tool_call>\n{"),
+    guided.Constraint.grammar('start: "a" (<tool_call> | "<tool_call>") /[a-z]{1,4}/').after("</think>"),
+]  # fmt: skip
+LONG_WORDS = [b" a word", b"something", b"twelve chars", b"<tool", b"_call", b"</", b"think"]
+
+
+@pytest.mark.parametrize("special", [True, False], ids=["special", "spelt"])
+@pytest.mark.parametrize("case", range(len(MARKED)))
+def test_what_fits_is_what_a_search_over_masks_finds(case, special):
+    """After markers; the text before them leads to many states, some of which no token of the vocabulary leads to."""
+    pieces = [b"", b"<eos>", b"<tool_call>", *(bytes([byte]) for byte in range(256)), *LONG_WORDS]
+    names = {"<tool_call>": 2} if special or case == 2 else {}
+    vocabulary = Vocabulary.from_tokens(pieces, eos_ids=[STOP], special_token_ids=names)
+    index = guided.compile(MARKED[case], vocabulary)
+    far = distances(index)
+    index.close()
+    fit = BatchMasker(vocabulary)._fits.of(index)
+    needed = far[index.start]
+    assert not fit.may_bind(int(max(n for n in far.values() if n < math.inf)) + 1000)
+    for state, least in far.items():
+        after = {token: far[target] for token, target in moves(index, state).items()}
+        for left in range(int(min(least, needed)), int(needed) + 2):
+            if least > left:
+                with pytest.raises(DoesNotFit):
+                    fit.narrow(state, index.mask(state), left, None)
+                continue
+            assert fit.may_bind(left) or all(n < left for n in after.values())
+            words, _ = fit.narrow(state, index.mask(state), left, None)
+            fitting = set(np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).tolist())
+            assert fitting == {token for token, n in after.items() if n < left}
