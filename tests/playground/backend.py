@@ -112,7 +112,7 @@ def create_app(backend: Backend, folder: Path) -> FastAPI:
         await service.close()
 
     app = FastAPI(lifespan=lifespan)
-    app.state.compile_service = service
+    app.state.compile_service, app.state.thinking = service, None
     app.include_router(guided.router)
     add_playground(app)
 
