@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,11 +57,19 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-@pytest.fixture(scope="module")
-def live(loop, tmp_path_factory) -> Iterator[LivePool]:
-    folder = tmp_path_factory.mktemp("indexes")
-    pool = Pool(VOCABULARY, PoolOptions(folder, limits=LIMITS, memory_bytes=320 << 20, nice=0))
+@contextmanager
+def running(loop: asyncio.AbstractEventLoop, folder: Path, memory_bytes: int) -> Iterator[LivePool]:
+    """`memory_bytes`: address space of a job."""
+    pool = Pool(VOCABULARY, PoolOptions(folder, limits=LIMITS, memory_bytes=memory_bytes, nice=0))
     made = LivePool(pool, loop, folder)
     made.wait(pool.start())
-    yield made
-    made.wait(pool.close())
+    try:
+        yield made
+    finally:
+        made.wait(pool.close())
+
+
+@pytest.fixture(scope="module")
+def live(loop, tmp_path_factory) -> Iterator[LivePool]:
+    with running(loop, tmp_path_factory.mktemp("indexes"), 2 << 30) as made:
+        yield made

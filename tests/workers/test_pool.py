@@ -20,7 +20,7 @@ from guided.workers.messages import IDLE
 from guided.workers.pool import _SHORT
 from guided.workers.queue import Ticket
 from tests.index.test_token_index import VOCABULARY
-from tests.workers.live_pool import LIMITS, LivePool, job
+from tests.workers.live_pool import LIMITS, LivePool, job, running
 
 EXPLOSION = Constraint.regex("(a|b)*a(a|b){40}")  # its automaton has 2 ** 41 states
 RECURSIVE = Constraint.grammar('start: "(" start ")" | "a" start "b" | "x"')
@@ -86,10 +86,10 @@ def test_cpu_time_is_cut_by_the_kernel(live):
     assert caught.value.limit == "seconds"
 
 
-def test_memory_ends_in_a_refusal(live):
+def test_memory_ends_in_a_refusal(loop, tmp_path):
     """320 MiB of address space is less than this index wants; the machine never feels it."""
-    with pytest.raises(LimitExceeded) as caught:
-        live.run(EXPLOSION, "close", closing_seconds=60.0, seconds=60.0, wall_seconds=90.0, priority=Priority.LONG)
+    with running(loop, tmp_path, 320 << 20) as small, pytest.raises(LimitExceeded) as caught:
+        small.run(EXPLOSION, "close", closing_seconds=60.0, seconds=60.0, wall_seconds=90.0, priority=Priority.LONG)
     assert caught.value.limit == "memory_bytes"
 
 
