@@ -178,10 +178,6 @@ class CompileService:
         """May a constrained answer contain this token? False for stop and special tokens and for what is no token at all."""
         return 0 <= token_id < self.vocabulary.size and self.vocabulary.is_text(token_id)
 
-    def holds(self, digest: str) -> bool:
-        """Is this constraint in memory?"""
-        return digest in self.memory
-
     # --- compile ------------------------------------------------------------------------------------------------------
 
     async def compile(self, constraint: Constraint, caller: str = NOBODY) -> Compiled:
