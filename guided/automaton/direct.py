@@ -1,7 +1,7 @@
 """Kernels that are called often, and with the same types always, are called past Numba's dispatcher; knows no kernel.
 
-To choose among the compiled versions of a function the dispatcher looks at the type of each array in each argument. For an automaton and
-its rows that is forty arrays, and takes longer than most kernels run.
+To choose among the compiled versions of a function the dispatcher works out the type of each argument, for a `packed` tuple of each of its
+arrays. For an automaton and its rows that is forty, and takes longer than most kernels run.
 """
 
 from __future__ import annotations

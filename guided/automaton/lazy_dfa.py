@@ -22,7 +22,6 @@ from guided.automaton.machine import (
     CLASSES,
     CONFIGS,
     DEAD,
-    DONE,
     EDGES,
     EXPANDED,
     FIRST_EDGE,
@@ -39,6 +38,7 @@ from guided.automaton.machine import (
     WORK,
     new_machine,
     new_network,
+    until_done,
     wider,
     with_room,
 )
@@ -221,12 +221,7 @@ class LazyDfa:
         Raises:
             LimitExceeded: too many states, too much memory or time.
         """
-        while True:
-            outcome = kernel()
-            status, result = outcome if isinstance(outcome, tuple) else (outcome, 0)
-            if status == DONE:
-                return result
-            self.attend(status)
+        return until_done(kernel, self.attend)
 
     def attend(self, status: int) -> None:
         """Gives a kernel that stopped what it stopped for: room, a rule or an answer.

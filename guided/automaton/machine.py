@@ -1,7 +1,10 @@
-"""The arrays of a `LazyDfa`, which its kernels fill: what is in them, how they begin and how they grow; knows no kernel that does."""
+"""The arrays of a `LazyDfa`, which its kernels fill: what is in them, how they begin and grow, and how kernels run
+on them; knows no kernel that fills them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +33,7 @@ STATE, STACK_SET, OPEN, READS = range(4)  # columns of Machine.queue
 
 @packed
 class NetworkArrays(NamedTuple):
-    """The network as arrays (see `Network` for the meaning of each column). Few arrays: each costs a kernel call time."""
+    """The network as arrays (see `Network` for the meaning of each column)."""
 
     states: np.ndarray  # int32[states, 3]: FIRST_EDGE, FINAL; TEXT: the state is one of `Network.text_states`
     edges: np.ndarray  # int32[edges, 4]: NEXT, KIND, LABEL, TARGET
@@ -61,6 +64,19 @@ class Machine(NamedTuple):
     byte_edges: np.ndarray  # int32[work, 3]: leaving the configuration being expanded: label, target, set of stacks
     alike: np.ndarray  # int32[256]: scratch: classes that take the same of these edges
     needed: np.ndarray  # int32[32]: scratch: rules that a closure needs and that are not built, NEEDED_RULES of them
+
+
+# --- how kernels are run ----------------------------------------------------------------------------------------------
+
+
+def until_done(kernel: Callable[[], int | tuple[int, int]], attend: Callable[[int], None]) -> int:
+    """Calls a kernel until its status is DONE, and `attend` with any other; its result, if it has one."""
+    while True:
+        outcome = kernel()
+        status, result = outcome if isinstance(outcome, tuple) else (outcome, 0)
+        if status == DONE:
+            return result
+        attend(status)
 
 
 # --- how they begin ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 
 from guided.automaton.direct import direct
 from guided.automaton.lazy_dfa import LazyDfa
-from guided.automaton.machine import DONE, Machine, NetworkArrays, enter_all, with_room
+from guided.automaton.machine import Machine, NetworkArrays, enter_all, until_done, with_room
 from guided.automaton.packed import nbytes
 from guided.index import kernels
 from guided.index.reach import UTF8_RANGES, CharSteps, char_steps
@@ -99,12 +99,7 @@ class RowTable:
     def run(self, kernel: Callable[[], int | tuple[int, int]]) -> int:
         """As `LazyDfa.run`, making room for rows too. Between two calls of the kernel what it has begun may be finished."""
         self.begin()
-        while True:
-            outcome = kernel()
-            status, result = outcome if isinstance(outcome, tuple) else (outcome, 0)
-            if status == DONE:
-                return result
-            self.attend(status)
+        return until_done(kernel, self.attend)
 
     def begin(self) -> None:
         """Before a kernel is called: nothing is begun, and there is room for the rows' numbers."""
