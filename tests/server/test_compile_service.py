@@ -11,7 +11,6 @@ from collections.abc import Coroutine, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 
 import server.compile_service as module
@@ -28,7 +27,7 @@ from server.compile_service import CompileService, NoRoom, spells_an_answer
 from server.refusals import Refusals
 from tests.index.test_token_index import VOCABULARY
 from tests.server.fakes import TextIndex, tokens_of
-from tests.workers.live_pool import loop
+from tests.workers.live_pool import kill_workers, loop
 from tests.workers.test_pool import EXPLOSION, RECURSIVE, tokens
 
 __all__ = ["loop"]
@@ -404,8 +403,7 @@ def test_trouble_with_the_disk_is_one_warning_whichever_workers_have_it(loop, tm
                 bare.compile(choice(f"{number}"))
                 while pool.busy:  # the worker says after its outcome what it noticed
                     time.sleep(0.01)
-                for worker in psutil.Process(pool._nursery._process.pid).children():
-                    worker.kill()
+                kill_workers(pool)
         finally:
             bare.wait(bare.service.close())
     told = [record for record in caplog.records if record.name == "guided.workers.pool"]

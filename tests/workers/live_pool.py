@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,36 @@ def job(constraint: Constraint | None, kind: str = "compile", **options: Any) ->
     return made if constraint is None else {**made, "constraint": constraint.canonical_text}
 
 
+def nursery_of(pool: Pool) -> psutil.Process:
+    """This pool's: applications that other tests keep running have theirs in this process too."""
+    assert pool._nursery is not None and pool._nursery._process is not None
+    return psutil.Process(pool._nursery._process.pid)
+
+
+def signal_workers(pool: Pool, number: signal.Signals) -> set[int]:
+    """To every worker that is there; those that the pool itself has just ended may be gone by then. Returns their process ids."""
+    workers = nursery_of(pool).children()
+    for worker in workers:
+        with suppress(psutil.NoSuchProcess):
+            worker.send_signal(number)
+    return {worker.pid for worker in workers}
+
+
+def kill_workers(pool: Pool) -> None:
+    """Returns when the pool knows of it: a worker that gets a job before that counts as one that died over the job."""
+    killed = signal_workers(pool, signal.SIGKILL)
+    assert pool._nursery is not None
+    known = pool._nursery._ends
+    until(lambda: killed.isdisjoint(known))
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 @dataclass
 class LivePool:
     pool: Pool
@@ -35,9 +67,7 @@ class LivePool:
 
     @property
     def nursery(self) -> psutil.Process:
-        """This pool's: applications that other tests keep running have theirs in this process too."""
-        assert self.pool._nursery is not None and self.pool._nursery._process is not None
-        return psutil.Process(self.pool._nursery._process.pid)
+        return nursery_of(self.pool)
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(120)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from guided.cache import Disk
@@ -20,7 +22,7 @@ from guided.workers.messages import IDLE
 from guided.workers.pool import _SHORT
 from guided.workers.queue import Ticket
 from tests.index.test_token_index import VOCABULARY
-from tests.workers.live_pool import LIMITS, LivePool, job, running
+from tests.workers.live_pool import LIMITS, LivePool, job, kill_workers, running, signal_workers, until
 
 EXPLOSION = Constraint.regex("(a|b)*a(a|b){40}")  # its automaton has 2 ** 41 states
 RECURSIVE = Constraint.grammar('start: "(" start ")" | "a" start "b" | "x"')
@@ -68,14 +70,12 @@ def test_a_job_that_got_no_cpu_is_not_too_complex(live):
             live.pool.run(job(EXPLOSION, "close", closing_seconds=60.0, seconds=60.0, wall_seconds=3.0), Priority.LONG)
         )
         await asyncio.sleep(0.05)
-        for worker in live.nursery.children():
-            worker.suspend()
+        signal_workers(live.pool, signal.SIGSTOP)
         await work
 
     with pytest.raises(Overloaded, match="no time"):
         live.wait(starved())
-    for worker in live.nursery.children():
-        worker.resume()
+    signal_workers(live.pool, signal.SIGCONT)
     assert live.run(Constraint.regex("rich again"), priority=Priority.LONG)["closed"]
 
 
@@ -102,8 +102,7 @@ def test_a_killed_worker_takes_its_job_to_another(live):
         )
         for _ in range(times):
             await asyncio.sleep(0.4)
-            for worker in live.nursery.children():
-                worker.kill()
+            signal_workers(live.pool, signal.SIGKILL)
         return await work
 
     assert not live.wait(killed(1))["closed"]
@@ -115,25 +114,17 @@ def test_a_killed_worker_takes_its_job_to_another(live):
 
 def test_a_killed_nursery_is_replaced(live):
     nursery = live.nursery
-    workers = nursery.children()
+    nursery.suspend()  # it cannot tell how they end
+    signal_workers(live.pool, signal.SIGKILL)
     nursery.kill()
-    for worker in workers:
-        worker.kill()
     assert live.run(Constraint.regex("nursed"), priority=Priority.LONG)["closed"]
-
-
-def _until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def _started(loop, folder, **options: Any) -> LivePool:
     """A pool with its two workers."""
     made = LivePool(Pool(VOCABULARY, PoolOptions(folder, limits=LIMITS, **options)), loop, folder)
     made.wait(made.pool.start())
-    _until(lambda: len(made.nursery.children()) == 2)
+    until(lambda: len(made.nursery.children()) == 2)
     return made
 
 
@@ -145,8 +136,7 @@ def test_without_a_nursery_nobody_waits_for_ever(loop, tmp_path, monkeypatch):
 
     try:
         monkeypatch.setattr(made.pool._nursery, "fork", cannot)
-        for worker in made.nursery.children():
-            worker.kill()
+        kill_workers(made.pool)
         with pytest.raises(Overloaded, match="too long"):
             made.wait(asyncio.wait_for(made.pool.run(job(Constraint.regex("nobody")), Priority.QUICK), 30))
     finally:
@@ -159,14 +149,18 @@ def test_a_worker_at_rest_gives_back_its_memory(live, monkeypatch):
     deaths = live.pool.deaths
     live.run(EXPLOSION)
     grown = {worker.pid for worker in live.nursery.children()}
-    _until(lambda: len(grown & {worker.pid for worker in live.nursery.children()}) < len(grown))
+    until(lambda: len(grown & {worker.pid for worker in live.nursery.children()}) < len(grown))
     assert live.run(Constraint.regex("rested"))["closed"]
     assert live.pool.deaths == deaths
 
 
 def _priorities(made: LivePool) -> set[tuple[int, int]]:
-    """Policy and niceness of each worker."""
-    return {(os.sched_getscheduler(worker.pid), worker.nice()) for worker in made.nursery.children()}
+    """Policy and niceness of each worker; one that the pool has just ended has none."""
+    found = set()
+    for worker in made.nursery.children():
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            found.add((os.sched_getscheduler(worker.pid), worker.nice()))
+    return found
 
 
 @pytest.mark.skipif(os.nice(0) != 0, reason="the tests themselves are nice")
@@ -174,7 +168,7 @@ def _priorities(made: LivePool) -> set[tuple[int, int]]:
 def test_workers_give_way(nice, expected, loop, tmp_path):
     made = _started(loop, tmp_path, nice=nice)
     try:
-        _until(lambda: _priorities(made) == {expected})
+        until(lambda: _priorities(made) == {expected})
         # Linux shares CPUs between sessions before it looks at niceness.
         assert os.getsid(made.nursery.pid) == os.getsid(0)
         assert os.getpgid(made.nursery.pid) == made.nursery.pid, "the terminal's keys are for the server"
@@ -187,15 +181,13 @@ def test_short_jobs_claim_a_cpu_where_they_get_none(loop, tmp_path, monkeypatch)
     made = _started(loop, tmp_path, nice=3)
 
     async def starved() -> dict[str, Any]:
-        for worker in made.nursery.children():
-            worker.suspend()
+        signal_workers(made.pool, signal.SIGSTOP)
         return await made.pool.run(job(Constraint.regex("starved"), wall_seconds=0.5), Priority.QUICK)
 
     try:
         assert made.wait(starved())["closed"]
         assert (os.SCHED_OTHER, 3) in _priorities(made)
-        for worker in made.nursery.children():
-            worker.resume()
+        signal_workers(made.pool, signal.SIGCONT)
         made.pool._starved_until = 0.0  # the minute is over
         for number in range(2):
             made.run(Constraint.regex(f"calm{number}"))
