@@ -39,7 +39,7 @@ from server.handover import HandedOver
 from server.observation import current, watched
 from server.pressure_sample import PressureSample
 from server.report import Report
-from server.request_options import DEFAULTS, RequestOptions, refuse_extreme_penalty, refuse_small_budget
+from server.request_options import DEFAULTS, RequestOptions, no_answer_fits, refuse_extreme_penalty, refuse_small_budget
 from server.stall import Stall
 from server.thinking.sections import Sections
 from server.token_times import TimedOutputs
@@ -123,14 +123,15 @@ class GuidedEngine(AsyncLLM):
         if not isinstance(pending, Pending):
             return outputs if seen is None else watched(outputs, seen, params.max_tokens, deltas=deltas)
         continuation = Continuation(begin, prompt, params, request_id) if may_break_off else None
-        filters = filters_of(params)
+        unsure = pending.fewest_tokens is None and pending.options.fit_budget
         answers = verified(
             outputs,
             pending.compiled,
             request_id,
             deltas=deltas,
             continuation=continuation,
-            filters=filters,
+            filters=filters_of(params),
+            too_small=no_answer_fits(params.max_tokens, pending.field, pending.budget_field) if unsure else None,
             may_be_cut=pending.may_be_cut,
             caller=pending.caller,
             decode=self.renderer.get_tokenizer().decode,
@@ -247,6 +248,7 @@ async def verified(
     deltas: bool,
     continuation: Continuation | None = None,
     filters: Sequence[str] = (),
+    too_small: Exception | None = None,
     may_be_cut: bool = False,
     caller: str = NOBODY,
     decode: Callable[[list[int]], str] | None = None,
@@ -260,13 +262,14 @@ async def verified(
         deltas: each output holds the tokens since the last one, not all of them.
         continuation: how an answer goes on that was broken off where its index ends; None: it does not.
         filters: fields of the request that forbid tokens too.
+        too_small: what an answer that never began means where nobody knew whether the request's tokens suffice; None: they do.
         may_be_cut: an answer that ends with a stop string is as the client wants it.
         caller: whose request it is, where those that a worker has to look into take turns.
         decode: token ids -> text, for what vLLM's detokenizer holds back; None: nothing is looked for.
 
     Raises:
         VLLMValidationError: HTTP 400: the filters left nothing that the constraint allows, or its index outgrew its limits on the way.
-        RequestRefused: HTTP 429: no worker had the time to look into it.
+        RequestRefused: HTTP 429: no worker had the time to look into it; or `too_small`.
         GenerationError: HTTP 500, with the request id.
     """
     answers = _Answers(compiled, caller, deltas, may_be_cut, decode)
@@ -280,7 +283,7 @@ async def verified(
                     if written is None:
                         continue
                     if continuation is None or not await _explored(compiled, written, caller, continuation.reached):
-                        raise _incomplete(request_id, len(written), filters)
+                        raise _incomplete(request_id, len(written), filters, too_small)
                     broken_off = output
                 if broken_off is None:
                     yield output
@@ -325,11 +328,13 @@ class _Answers:
         return seen
 
 
-def _incomplete(request_id: str, tokens: int, filters: Sequence[str]) -> Exception:
+def _incomplete(request_id: str, tokens: int, filters: Sequence[str], too_small: Exception | None) -> Exception:
     if filters:
         cause = " and ".join(filters)
         message = f"request {request_id} could not be completed: its {cause} leave no token that its constraint allows"
         return VLLMValidationError(message, parameter=filters[0])
+    if too_small is not None and not tokens:
+        return too_small
     logger.error("request %s ended after %d tokens, its constraint incomplete", request_id, tokens)
     return GenerationError(f"request {request_id} could not be completed under its constraint")
 

@@ -60,11 +60,19 @@ def refuse_small_budget(
     Raises:
         RequestRefused: with the number of tokens that are needed.
     """
-    if fewest_tokens is None or max_tokens is None or fewest_tokens <= max_tokens:
-        return
-    raise RequestRefused(
-        f"the shortest answer to {field} needs {fewest_tokens} tokens, and the answer may have {max_tokens} ({budget_field}, or what the "
-        'prompt leaves of the context); "guided_options": {"fit_budget": false} allows answers that are cut off',
+    if fewest_tokens is not None and max_tokens is not None and fewest_tokens > max_tokens:
+        raise _too_small(f"the shortest answer to {field} needs {fewest_tokens} tokens", max_tokens, budget_field)
+
+
+def no_answer_fits(max_tokens: int | None, field: str, budget_field: str) -> RequestRefused:
+    """What the engine found out where the shortest answer was not known beforehand. Arguments as for `refuse_small_budget`."""
+    return _too_small(f"no answer to {field} was found that needs as few tokens as there are", max_tokens, budget_field)
+
+
+def _too_small(what: str, max_tokens: int | None, budget_field: str) -> RequestRefused:
+    return RequestRefused(
+        f"{what}, and the answer may have {max_tokens} ({budget_field}, or what the prompt leaves of the context); "
+        '"guided_options": {"fit_budget": false} allows answers that are cut off',
         "budget_too_small",
         budget_field,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from vllm import SamplingParams
@@ -17,7 +18,7 @@ from guided.workers import Overloaded
 from server.engine import Pending, enforced, filters_of, verified, with_constraint
 from server.errors import RequestRefused
 from server.handover import HandedOver
-from server.request_options import RequestOptions, refuse_small_budget
+from server.request_options import RequestOptions, no_answer_fits, refuse_small_budget
 from tests.server.fakes import TextIndex, compiled, output, sample, tokens_of
 
 EOS = 2
@@ -80,13 +81,13 @@ def test_a_constraint_of_vllms_making_is_refused():
         with_constraint(params, None, "req")
 
 
-def run(outputs: list, *, deltas: bool) -> list:
+def run(outputs: list, *, deltas: bool, **options: Any) -> list:
     async def source():
         for item in outputs:
             yield item
 
     async def collect():
-        return [item async for item in verified(source(), COMPILED, "req-9", deltas=deltas)]
+        return [item async for item in verified(source(), COMPILED, "req-9", deltas=deltas, **options)]
 
     return asyncio.run(collect())
 
@@ -118,18 +119,18 @@ def test_incomplete_answer_that_stops_is_an_error(text):
 
 def test_filters_of_the_request_are_named_where_they_left_nothing():
     params = SamplingParams(bad_words=["x"], allowed_token_ids=[1])
-    outputs = [output(sample([EOS], "stop"))]
-
-    async def collect():
-        async def source():
-            for item in outputs:
-                yield item
-
-        async for _ in verified(source(), COMPILED, "req-9", deltas=False, filters=filters_of(params)):
-            pass
-
     with pytest.raises(VLLMValidationError, match=r"req-9 .* allowed_token_ids and bad_words leave no token"):
-        asyncio.run(collect())
+        run([output(sample([EOS], "stop"))], deltas=False, filters=filters_of(params))
+
+
+def test_an_answer_that_never_began_was_too_long_where_nobody_knew_how_long_it_is():
+    """It is then the engine that finds out; one that has begun ends for a reason of ours."""
+    too_small = no_answer_fits(40, "guided_json", "max_tokens")
+    with pytest.raises(RequestRefused, match=r"no answer to guided_json .* may have 40") as raised:
+        run([output(sample([EOS], "stop"))], deltas=False, too_small=too_small)
+    assert (raised.value.status, raised.value.code) == (400, "budget_too_small")
+    with pytest.raises(GenerationError):
+        run([output(sample([*tokens_of("o"), EOS], "stop"))], deltas=False, too_small=too_small)
 
 
 @pytest.mark.parametrize(
