@@ -390,9 +390,10 @@ class CompileService:
 
     async def describe(self, constraint: Constraint, caller: str = NOBODY) -> dict[str, Any]:
         """Compiles a constraint and says what there is to know of it. Raises what `compile` does."""
-        await self.compile(constraint, caller)
-        outcome = await self._close_now(constraint, Priority.LONG, caller)
-        facts = await self.pool.run(self._job("describe", constraint), Priority.LONG, caller)
+        async with self.pool.in_time():
+            await self.compile(constraint, caller)
+            outcome = await self._close_now(constraint, Priority.LONG, caller)
+            facts = await self.pool.run(self._job("describe", constraint), Priority.LONG, caller)
         sizes = {name: outcome[name] for name in ("closed", "states", "rows", "bytes")}
         seconds = {**(self._stages.get(constraint.digest) or {}), **outcome["stages"]}
         return {"digest": constraint.digest, **sizes, **facts, "seconds": seconds}

@@ -193,8 +193,9 @@ class ConstraintMiddleware:
 
     async def _compiled(self, constraint: Constraint, caller: str, fit_budget: bool) -> tuple[Compiled, int | None]:
         """With the fewest tokens of an answer, where they matter and are known: a worker may have to find that out."""
-        compiled = await self.compile_service.compile(constraint, caller)
-        return compiled, await compiled.fewest_tokens(caller) if fit_budget else None
+        async with self.compile_service.pool.in_time():
+            compiled = await self.compile_service.compile(constraint, caller)
+            return compiled, await compiled.fewest_tokens(caller) if fit_budget else None
 
     def _own(self, body: dict[str, Any], referred: Constraint | None, tools: ToolRequest | None) -> Wanted | None:
         """The constraint of a request that this server enforces itself; None where it has none."""

@@ -11,7 +11,8 @@ import logging
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,21 @@ class Pool:
         if "refused" in found:
             raise to_error(found["refused"])
         return found
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        """What takes several jobs takes no longer than one that waits and works as long as any may. Raises Overloaded."""
+        seconds = self.options.patience_seconds + self.options.wall_seconds
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            self.overloads += 1
+            late = f"it was not done after {seconds:g} s, most of which it waited"
+            raise Overloaded(late, self._queue.retry_seconds) from error
 
     async def close(self) -> None:
         for place in self._places:

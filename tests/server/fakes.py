@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,7 @@ class FakeCompileService:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
+        self.pool = SimpleNamespace(in_time=nullcontext)
         self.compiled: list[Constraint] = []
 
     def is_text(self, token_id: int) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,6 +127,24 @@ def _started(loop, folder, **options: Any) -> LivePool:
     made.wait(made.pool.start())
     until(lambda: len(made.nursery.children()) == 2)
     return made
+
+
+def test_several_jobs_take_no_longer_than_one_may(tmp_path):
+    pool = Pool(VOCABULARY, PoolOptions(tmp_path, patience_seconds=0.02, wall_seconds=0.03))
+
+    async def several(work: Coroutine[Any, Any, None]) -> None:
+        async with pool.in_time():
+            await work
+
+    async def fail() -> None:
+        raise TimeoutError
+
+    asyncio.run(several(asyncio.sleep(0)))
+    with pytest.raises(Overloaded, match=r"not done after 0\.05 s"):
+        asyncio.run(several(asyncio.sleep(60)))
+    assert pool.overloads == 1
+    with pytest.raises(TimeoutError):
+        asyncio.run(several(fail()))
 
 
 def test_without_a_nursery_nobody_waits_for_ever(loop, tmp_path, monkeypatch):
