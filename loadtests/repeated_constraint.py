@@ -1,6 +1,6 @@
 """In: a model; out: how a repeated constraint's time to first token compares with no constraint, also after a restart, as JSON.
 
-    python -m loadtests.repeated_constraint [--url http://127.0.0.1:8000] [--repeats 15] [--schemas FILE]
+    python -m loadtests.repeated_constraint [--url http://127.0.0.1:8000] [--repeats 40] [--schemas FILE]
 
 With --url the constraints are asked there, and nothing is restarted. Without it, starts one with an empty cache and a Redis of its own,
 asks each until its index is closed, then measures plain and constrained requests in turn; restarts it and measures again
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument(
         "--settle-s", type=float, help="with --url of another server: how long its compilations may take"
     )
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=40)
     parser.add_argument("--schemas", type=Path, help="gzipped JSON lines with a `schema` each")
     args = parser.parse_args()
     constraints = WITHOUT_SCHEMA | {"schema": {"json": schemas(args.schemas)[700]}}
