@@ -19,21 +19,16 @@ from guided.limits import Limits
 from guided.workers import Overloaded
 from server.callers import ClientLeft, caller_of, overloaded, while_connected
 from server.compile_service import Compiled, CompileService
-from server.engine import Pending, pending_constraint
-from server.errors import RequestRefused, from_constraint_error
-from server.guided_fields import (
-    FIELDS,
-    REFERENCE,
-    Wanted,
-    looks_guided,
+from server.enforcement import (
     read_constraint,
-    read_reference,
-    read_spelling,
     refuse_any_constraint,
     refuse_enforced_tools,
     refuse_text_stop_ids,
     without_constraint,
 )
+from server.engine import Pending, pending_constraint
+from server.errors import RequestRefused, from_constraint_error
+from server.guided_fields import FIELDS, REFERENCE, Wanted, looks_guided, read_reference, read_spelling
 from server.handover import FIELD as BACKEND
 from server.handover import HandedOver, hand_over, named_backend
 from server.observation import HANDED_OVER, current, note_kind, note_steps

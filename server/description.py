@@ -1,7 +1,8 @@
 """In: the application with its routes; out: its OpenAPI description, in which constraints have their fields. Reads no request.
 
 vLLM's request models know no `guided_*`, and this server's own routes read their bodies raw. What is said of the fields here is for
-`/docs` and for programs that make clients of the description; what is enforced of them is `guided_fields`' matter.
+`/docs` and for programs that make clients of the description; how they are read is `guided_fields`' matter, how they are kept
+`enforcement`'s.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 """In: the JSON body of a request; out: its one `Constraint`, or None, or a refusal that names the field. Compiles nothing.
 
 The body is read raw, since vLLM's request models drop unknown fields without a word, and `guided_*` are unknown to them since
-0.12. Whatever asks for a constraint in any of its spellings is enforced or refused here; nothing is passed by.
+0.12. Whatever asks for a constraint in any of its spellings is read or refused here; nothing is passed by. What else a request says beside
+its constraint is `enforcement`'s matter.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
 
 from guided.constraint import Constraint
 from guided.errors import ConstraintError, InvalidConstraint, json_type
@@ -20,7 +19,7 @@ from server import request_options
 from server.errors import RequestRefused, from_constraint_error
 from server.near_names import did_you_mean, nearest
 from server.observation import note_kind
-from server.request_options import DEFAULTS, RequestOptions, read_options
+from server.request_options import DEFAULTS, RequestOptions
 
 Body = Mapping[str, Any]
 
@@ -28,19 +27,9 @@ REFERENCE = "guided_ref"  # a constraint that was compiled before, by its digest
 VLLM_BACKENDS = ("xgrammar", "guidance", "outlines", "auto")  # see `handover`
 BACKENDS = ("guided", *VLLM_BACKENDS)  # with this server's own
 OTHER_FIELDS = (REFERENCE, "guided_whitespace_pattern", "guided_decoding_backend", "guided_options")
-NOTHING_ALONE = ("guided_options", "guided_decoding_backend")  # say something of a constraint
 JSON_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order", "escapes")
 SWITCHES = ("json_object", "disable_any_whitespace", "disable_additional_properties")  # of structured_outputs
-_INTEGER = TypeAdapter(int)
 JSON_OBJECT = {"type": "object"}  # what response_format json_object promises
-
-# Fields that change where or how the output ends or is chosen, in ways that would break the promise.
-CONTRADICTIONS: dict[str, str] = {
-    "use_beam_search": "beam search does not go through the masks",
-    "repetition_detection": "it could cut the answer in the middle",
-    "include_stop_str_in_output": "it would add text behind the complete answer",
-    "ignore_eos": "the answer has to end where the constraint is complete",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +58,6 @@ class Wanted:
         return from_constraint_error(error, self.field)
 
 
-JoinTools = Callable[[Wanted | None], Wanted | None]
-
-
 def read_reference(body: Body) -> str | None:
     """The digest in `guided_ref`, which stands for the constraint that has it; None where the request has none."""
     digest = body.get(REFERENCE)
@@ -80,38 +66,15 @@ def read_reference(body: Body) -> str | None:
     return digest
 
 
-def read_constraint(
-    body: Body, referred: Constraint | None = None, join_tools: JoinTools | None = None
-) -> Wanted | None:
-    """The constraint of a request, as this server enforces it: with its options, and without what a stop string would cut.
+def read_spelling(body: Body, referred: Constraint | None = None) -> Wanted | None:
+    """The one constraint of a request, in whichever of the spellings it came.
 
     Args:
         referred: what `guided_ref` stands for.
-        join_tools: makes one constraint of the request's tools and its other constraint; None: there are no tools to call.
 
     Raises:
-        RequestRefused: more than one constraint, an unknown or malformed field, or something that is not enforced.
+        RequestRefused: more than one constraint, or an unknown or malformed field.
     """
-    found = read_spelling(body, referred)
-    if join_tools is not None:
-        found = join_tools(found)
-        if found is not None:
-            note_kind(found.constraint.kind)
-    if found is None:
-        for name in NOTHING_ALONE:
-            if body.get(name):
-                raise _invalid(name, "needs a constraint beside it")
-        return None
-    refuse_contradictions(body, found.field)
-    options = read_options(body)
-    constraint = _after_marker(found.constraint, options.after)
-    if not found.may_be_cut:
-        constraint = _with_stop_strings(constraint, body.get("stop"))
-    return replace(found, constraint=constraint, options=options)
-
-
-def read_spelling(body: Body, referred: Constraint | None = None) -> Wanted | None:
-    """The one constraint of a request, in whichever of the spellings it came. Arguments and errors as for `read_constraint`."""
     _refuse_unknown_fields(body)
     wanted = [*_guided(body), *_structured_outputs(body), *_response_format(body), *_text_format(body)]
     if referred is not None:
@@ -125,69 +88,7 @@ def read_spelling(body: Body, referred: Constraint | None = None) -> Wanted | No
     return wanted[0] if wanted else None
 
 
-def _after_marker(constraint: Constraint, marker: str | None) -> Constraint:
-    if marker is None:
-        return constraint
-    try:
-        return constraint.after(marker)
-    except ConstraintError as error:
-        raise from_constraint_error(error, "guided_options.after") from error
-
-
-def _with_stop_strings(constraint: Constraint, stop: Any) -> Constraint:
-    """The constraint without answers that a stop string would cut: what is left ends where it is complete."""
-    strings = [stop] if isinstance(stop, str) else stop
-    if not isinstance(strings, list):  # anything else is for vLLM's models to refuse
-        return constraint
-    try:
-        return constraint.avoiding(string for string in strings if string != "")  # vLLM ignores empty ones
-    except ConstraintError as error:
-        raise from_constraint_error(error, "stop") from error
-
-
-def refuse_any_constraint(body: Body, path: str) -> None:
-    """For routes on which constraints are not enforced: raises RequestRefused if the body asks for one in any spelling."""
-    for name in body:
-        if looks_guided(name) and body[name] is not None:
-            raise _not_enforced(name, f"{name} is not enforced on {path}")
-    asked = {
-        "structured_outputs": body.get("structured_outputs"),
-        "response_format": body.get("response_format"),
-        "output_format": body.get("output_format"),
-        "output_config": body.get("output_config"),
-    }
-    for name, value in asked.items():
-        if value is not None and not (isinstance(value, Mapping) and value.get("type") == "text"):
-            raise _not_enforced(name, f"{name} is not enforced on {path}; use /v1/chat/completions or /v1/completions")
-    refuse_enforced_tools(body)
-
-
-def refuse_text_stop_ids(body: Body, field: str, is_text: Callable[[int], bool]) -> None:
-    """Raises RequestRefused if `stop_token_ids` names a token that may be part of the answer to the constraint in `field`."""
-    stop_ids = body.get("stop_token_ids")
-    for token_id in stop_ids if isinstance(stop_ids, list) else ():  # anything else is for vLLM's models to refuse
-        try:
-            number = _INTEGER.validate_python(token_id)  # as vLLM's models read it: true, "5" and 5.0 are some
-        except ValidationError:
-            continue
-        if is_text(number):
-            why = f"token {number} is text, and could cut the answer in the middle"
-            raise _not_enforced("stop_token_ids", f"stop_token_ids beside {field} are not supported: {why}")
-
-
-def without_constraint(body: Body) -> dict[str, Any]:
-    """The body as vLLM's own models should see it. `response_format` stays: chat templates may show it to the model.
-
-    But for structural tags, which vLLM's models would have xgrammar read, on the event loop.
-    """
-    left = {name: v for name, v in body.items() if not name.startswith("guided_") and name != "structured_outputs"}
-    shown = left.get("response_format")
-    if isinstance(shown, Mapping) and shown.get("type") == "structural_tag":
-        del left["response_format"]
-    return left
-
-
-# --- the three spellings ----------------------------------------------------------------------------------------------
+# --- the spellings ----------------------------------------------------------------------------------------------------
 
 
 def _guided(body: Body) -> Iterator[Wanted]:
@@ -216,7 +117,7 @@ def _structured_outputs(body: Body) -> Iterator[Wanted]:
         field = f"structured_outputs.{key}"
         if key not in _OUTPUTS:
             hint = did_you_mean(key, [*_OUTPUTS, *_OUTPUT_OPTIONS])
-            raise _not_enforced(field, f"{field} is not enforced by this server{hint}")
+            raise RequestRefused(f"{field} is not enforced by this server{hint}", "not_enforced", field)
         takes_options = _OUTPUTS[key] in _WITH_OPTIONS
         if options and not takes_options:
             raise _invalid("structured_outputs", f"{', '.join(options)} applies to json and structural_tag only")
@@ -414,33 +315,6 @@ def _refuse_unknown_keys(field: str, value: Mapping[str, Any], known: tuple[str,
             raise _unknown(f"{field}.{key}", known, nearest(key, known))
 
 
-def refuse_enforced_tools(body: Body) -> None:
-    """For routes without tools of ours: raises RequestRefused for calls that promise a schema; those that promise nothing pass."""
-    choice = body.get("tool_choice")
-    if isinstance(choice, Mapping) and choice.get("type") in ("auto", "none"):  # as Anthropic's clients say it
-        choice = choice["type"]
-    tools = body.get("tools")
-    if choice == "none" or not isinstance(tools, list):
-        return
-    if choice not in (None, "auto"):
-        raise _not_enforced(
-            "tool_choice",
-            "tool_choice other than none and auto is not enforced on this route; use /v1/chat/completions or /v1/responses",
-        )
-    for position, tool in enumerate(tools):
-        function = tool.get("function") if isinstance(tool, Mapping) else None
-        for place, holder in ((f"tools.{position}.function.strict", function), (f"tools.{position}.strict", tool)):
-            if isinstance(holder, Mapping) and holder.get("strict"):
-                raise _not_enforced(place, "strict tools are not enforced on this route; use /v1/chat/completions")
-
-
-def refuse_contradictions(body: Body, field: str) -> None:
-    """Raises RequestRefused for a field that would break the promise of the constraint in `field`."""
-    for name, why in CONTRADICTIONS.items():
-        if body.get(name):
-            raise _not_enforced(name, f"{name} beside {field} is not supported: {why}")
-
-
 def _invalid(field: str, problem: str) -> RequestRefused:
     return RequestRefused(f"{field} {problem}", "invalid_constraint", field)
 
@@ -455,7 +329,3 @@ def _unknown_field(name: str) -> RequestRefused:
 def _unknown(field: str, known: Iterable[str], near: str | None) -> RequestRefused:
     meant = "; there" if near is None else f"; did you mean {near}? There"
     return _invalid(field, f"is unknown{meant} are {', '.join(known)}")
-
-
-def _not_enforced(field: str, message: str) -> RequestRefused:
-    return RequestRefused(message, "not_enforced", field)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from guided.constraint import Constraint
+from server.enforcement import refuse_contradictions
 from server.errors import RequestRefused
-from server.guided_fields import VLLM_BACKENDS, Wanted, refuse_contradictions
+from server.guided_fields import VLLM_BACKENDS, Wanted
 
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams

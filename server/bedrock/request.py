@@ -11,8 +11,9 @@ from typing import Any
 from guided.constraint import Constraint
 from server.bedrock.checker import CallersChecker
 from server.bedrock.schema import Shape, shape_of
+from server.enforcement import read_constraint, without_constraint
 from server.errors import RequestRefused
-from server.guided_fields import REFERENCE, read_constraint, without_constraint
+from server.guided_fields import REFERENCE
 from server.without_effect import WITHOUT_EFFECT
 
 TOOL = "answer"

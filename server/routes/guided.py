@@ -14,8 +14,9 @@ from guided.workers import Overloaded
 from server.callers import ClientLeft, caller_of, overloaded, while_connected
 from server.compile_service import CompileService
 from server.constraint_middleware import resolve_reference
+from server.enforcement import read_constraint
 from server.errors import RequestRefused, from_constraint_error
-from server.guided_fields import FIELDS, looks_guided, read_constraint
+from server.guided_fields import FIELDS, looks_guided
 from server.handover import FIELD as BACKEND
 from server.handover import named_backend
 from server.request_body import parse_body

@@ -30,9 +30,9 @@ from guided.workers import Pool, PoolOptions
 from server.allowance import Allowance
 from server.availability import Availability
 from server.compile_service import CompileService
+from server.enforcement import read_constraint
 from server.errors import RequestRefused, from_constraint_error
 from server.gate import Gate
-from server.guided_fields import read_constraint
 from server.keys import KeyRing, from_plain
 from server.routes import guided
 from server.routes.playground import add_playground

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from guided.constraint import Constraint
-from server.guided_fields import read_constraint
+from server.enforcement import read_constraint
 from server.request_fields import CHAT, refuse_dropped_fields
 from server.tools.request import read_tools
 

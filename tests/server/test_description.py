@@ -13,11 +13,21 @@ from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 
 from guided.constraint import Constraint
 from server.description import CONSTRAINT_PATHS, FIELDS, OPTIONS, describe_constraints
-from server.guided_fields import GUIDED_FIELDS, JSON_OPTIONS, OTHER_FIELDS, read_constraint
+from server.enforcement import read_constraint
+from server.guided_fields import GUIDED_FIELDS, JSON_OPTIONS, OTHER_FIELDS
 from server.request_fields import CHAT, COMPLETIONS, MODELS, RESPONSES
 from server.request_options import DEFAULTS, NAMES
 from server.routes import guided
 from tests.live_server import ROOT
+
+READERS = (
+    "enforcement.py",
+    "guided_fields.py",
+    "handover.py",
+    "request_options.py",
+    "vllm_backends.py",
+    "tools/request.py",
+)
 
 
 async def chat(request: ChatCompletionRequest) -> None: ...
@@ -71,7 +81,7 @@ def test_a_route_that_refuses_constraints_does_not_offer_them(description):
 def test_every_field_that_is_read_is_described():
     assert set(FIELDS) == {*GUIDED_FIELDS, *OTHER_FIELDS}
     assert set(OPTIONS) == {*JSON_OPTIONS, *NAMES}
-    for file in ("guided_fields.py", "handover.py", "request_options.py", "vllm_backends.py", "tools/request.py"):
+    for file in READERS:
         source = (ROOT / "server" / file).read_text(encoding="utf-8")
         assert set(re.findall(r'"(guided_\w+)"', source)) <= set(FIELDS), file
         assert set(re.findall(r"guided_options\.(\w+)", source)) <= set(OPTIONS), file

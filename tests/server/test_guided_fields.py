@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from guided.constraint import Constraint
 from guided.errors import UnsupportedKeyword
 from server.errors import RequestRefused
-from server.guided_fields import Wanted, read_constraint, refuse_any_constraint, without_constraint
+from server.guided_fields import Wanted, read_spelling
 from server.observation import UNCONSTRAINED, Observation, current
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -72,7 +74,7 @@ SPELLINGS = [
 
 @pytest.mark.parametrize(("body", "field", "constraint"), SPELLINGS, ids=lambda v: str(v)[:60])
 def test_spellings(body, field, constraint):
-    wanted = read_constraint({"messages": [], **body})
+    wanted = read_spelling({"messages": [], **body})
     assert wanted is not None
     assert (wanted.field, wanted.constraint) == (field, constraint)
 
@@ -83,9 +85,6 @@ def test_spellings(body, field, constraint):
         {},
         {"response_format": {"type": "text"}},
         {"response_format": None, "structured_outputs": None, "guided_json": None, "guided_options": None},
-        {"tools": [TOOL]},
-        {"tools": [TOOL], "tool_choice": "auto"},
-        {"stop": ["\n"], "ignore_eos": True, "use_beam_search": True},
         {"vllm_xargs": {"other": 1}},
         {"extra_body": {"top_k": 1}},
         {"extra_body": "x"},
@@ -93,7 +92,7 @@ def test_spellings(body, field, constraint):
     ids=str,
 )
 def test_requests_without_a_constraint(body):
-    assert read_constraint({"messages": [], **body}) is None
+    assert read_spelling({"messages": [], **body}) is None
 
 
 REFUSED = [
@@ -182,13 +181,6 @@ REFUSED = [
     # not enforced
     ({"guided_decoding_backend": "xgrammer"}, "guided_decoding_backend", "invalid_constraint"),
     ({"guided_decoding_backend": ["auto"]}, "guided_decoding_backend", "invalid_constraint"),
-    ({"guided_decoding_backend": "auto"}, "guided_decoding_backend", "invalid_constraint"),
-    ({"guided_decoding_backend": "guided", "messages": []}, "guided_decoding_backend", "invalid_constraint"),
-    (
-        {"guided_decoding_backend": "auto", "response_format": {"type": "text"}},
-        "guided_decoding_backend",
-        "invalid_constraint",
-    ),
     ({"structured_outputs": {"structural_tag": "[]"}}, "structured_outputs.structural_tag#", "invalid_constraint"),
     (
         {"structured_outputs": {"structural_tag": {}, "regex": "a"}},
@@ -196,56 +188,16 @@ REFUSED = [
         "conflicting_constraints",
     ),
     ({"response_format": {"type": "structural_tags"}}, "response_format.type", "invalid_constraint"),
-    ({"use_beam_search": True, "guided_regex": "a"}, "use_beam_search", "not_enforced"),
-    ({"stop": ["x", 5], "guided_regex": "a"}, "stop", "invalid_constraint"),
-    ({"guided_regex": "a", "guided_options": {"after": 5}}, "guided_options.after", "invalid_constraint"),
-    ({"guided_regex": "a", "guided_options": {"after": ""}}, "guided_options.after", "invalid_constraint"),
-    ({"ignore_eos": True, "guided_regex": "a"}, "ignore_eos", "not_enforced"),
-    ({"repetition_detection": {"max_pattern_size": 4}, "guided_regex": "a"}, "repetition_detection", "not_enforced"),
-    ({"include_stop_str_in_output": True, "guided_regex": "a"}, "include_stop_str_in_output", "not_enforced"),
 ]
 
 
 @pytest.mark.parametrize(("body", "param", "code"), REFUSED, ids=lambda v: str(v)[:60])
 def test_refusals_name_the_field(body, param, code):
     with pytest.raises(RequestRefused) as refused:
-        read_constraint({"messages": [], **body})
+        read_spelling({"messages": [], **body})
     assert (refused.value.param, refused.value.code) == (param, code)
     assert len(refused.value.message) > 10
     assert param.split("#")[0].split(":")[0].split(".")[0] in refused.value.message
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"guided_json": SCHEMA},
-        {"guided_whatever": 1},
-        {"structured_outputs": {"regex": "a"}},
-        {"response_format": {"type": "json_object"}},
-        {"output_format": {"type": "json_schema", "schema": SCHEMA}},
-        {"tools": [TOOL], "tool_choice": "required"},
-        {"tools": [TOOL], "tool_choice": {"type": "any"}},
-        {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "f"}},
-        {"tools": [{"name": "f", "input_schema": {}, "strict": True}], "tool_choice": {"type": "auto"}},
-    ],
-    ids=str,
-)
-def test_other_routes_refuse_every_spelling(body):
-    with pytest.raises(RequestRefused):
-        refuse_any_constraint(body, "/v1/messages")
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"response_format": {"type": "text"}, "guided_json": None},
-        {"tools": [TOOL], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
-        {"tools": [{**TOOL, "strict": True}], "tool_choice": {"type": "none"}},
-    ],
-    ids=str,
-)
-def test_other_routes_let_plain_requests_through(body):
-    refuse_any_constraint(body, "/v1/messages")
 
 
 def test_a_refusal_that_several_wait_for_stays_as_it_is():
@@ -255,31 +207,6 @@ def test_a_refusal_that_several_wait_for_stays_as_it_is():
     found = [wanted.refused(error) for _ in range(2)]
     assert [one.param for one in found] == ["tools.0.function.parameters#/properties/a"] * 2
     assert found[0].message == found[1].message
-
-
-def test_what_vllm_gets_to_see():
-    body = {
-        "messages": [],
-        "guided_json": SCHEMA,
-        "structured_outputs": None,
-        "response_format": {"type": "text"},
-        "n": 2,
-    }
-    assert without_constraint(body) == {"messages": [], "response_format": {"type": "text"}, "n": 2}
-
-
-@pytest.mark.parametrize("spelling", ["guided_json", "guided_regex", "response_format"])
-def test_options_of_the_request_go_with_every_kind(spelling):
-    constraint = {
-        "guided_json": SCHEMA,
-        "guided_regex": "a+",
-        "response_format": {"type": "json_object"},
-    }[spelling]
-    options = {"fit_budget": False}
-    wanted = read_constraint({spelling: constraint, "guided_options": options})
-    assert wanted is not None and not wanted.options.fit_budget
-    assert wanted.constraint == read_constraint({spelling: constraint}).constraint  # type: ignore[union-attr]
-    assert read_constraint({spelling: constraint}).options.fit_budget  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -302,32 +229,9 @@ def test_options_of_the_request_go_with_every_kind(spelling):
 )
 def test_who_misspells_a_name_hears_which_one_was_meant(body, meant):
     with pytest.raises(RequestRefused) as raised:
-        read_constraint(body)
+        read_spelling(body)
     message = raised.value.message
     assert f"; did you mean {meant}?" in message if meant else "did you mean" not in message
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"guided_regex": "a", "guided_options": {"fit_budget": "no"}}, "true or false"),
-        ({"guided_regex": "a", "guided_options": {"fit_budgets": False}}, "unknown"),
-        ({"guided_options": {"fit_budget": False}}, "needs a constraint"),
-    ],
-)
-def test_options_that_are_refused(body, words):
-    with pytest.raises(RequestRefused, match=words) as raised:
-        read_constraint(body)
-    assert raised.value.param is not None and raised.value.param.startswith("guided_options")
-
-
-def test_stop_strings_and_a_marker_become_part_of_the_constraint():
-    body = {"guided_regex": "a+", "stop": ["y", "x", ""], "guided_options": {"after": "</think>"}}
-    wanted = read_constraint(body)
-    assert wanted is not None
-    assert wanted.constraint == Constraint.regex("a+").after("</think>").avoiding(["x", "y"])
-    assert read_constraint({"guided_regex": "a+", "stop": "x"}).constraint == Constraint.regex("a+").avoiding(["x"])  # type: ignore[union-attr]
-    assert read_constraint({"guided_regex": "a+", "stop": []}).constraint == Constraint.regex("a+")  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("body", "field", "constraint"), SPELLINGS)
@@ -342,7 +246,7 @@ def test_the_kind_is_noted(body, field, constraint):
         ({"guided_regex": 7}, "regex"),
         ({"structured_outputs": {"choice": []}}, "choice"),
         ({"guided_grammar": []}, "grammar"),
-        ({"response_format": {"type": "structural_tag", "format": 1, "x": "y"}, "ignore_eos": True}, "structural_tag"),
+        ({"response_format": {"type": "structural_tag", "format": 1, "x": "y"}}, "structural_tag"),
         ({"guided_json": {}, "guided_options": {"property_order": "odd"}}, "json"),
         ({"guided_regex": "a", "guided_choice": ["a"]}, "choice"),
         ({"guided_regxe": "a"}, UNCONSTRAINED),
@@ -353,12 +257,12 @@ def test_the_kind_is_noted_before_the_refusal(body, kind):
     assert kind_noted(body) == kind
 
 
-def kind_noted(body) -> str:
+def kind_noted(body: dict[str, Any], read: Callable[[dict[str, Any]], Any] = read_spelling) -> str:
     seen = Observation("/v1/chat/completions")
     token = current.set(seen)
     try:
         with contextlib.suppress(RequestRefused):
-            read_constraint(body)
+            read(body)
     finally:
         current.reset(token)
     return seen.kind

@@ -12,8 +12,9 @@ from guided.constraint import Constraint
 from guided.errors import ConstraintError, InvalidConstraint, UnsupportedKeyword
 from guided.limits import Budget
 from server.constraint_middleware import ConstraintMiddleware
+from server.enforcement import read_constraint
 from server.errors import RequestRefused
-from server.guided_fields import Wanted, read_constraint
+from server.guided_fields import Wanted
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention, JsonCalls, NativeFormat, UnknownFormat, convention_of
 from server.tools.request import as_vllm_reads, read_tools
