@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from vllm import SamplingParams
 from vllm.exceptions import GenerationError, VLLMValidationError
 from vllm.inputs.engine import split_enc_dec_input
@@ -39,7 +40,14 @@ from server.handover import HandedOver
 from server.observation import current, watched
 from server.pressure_sample import PressureSample
 from server.report import Report
-from server.request_options import DEFAULTS, RequestOptions, no_answer_fits, refuse_extreme_penalty, refuse_small_budget
+from server.request_options import (
+    DEFAULTS,
+    RequestOptions,
+    no_answer_fits,
+    refuse_extreme_penalty,
+    refuse_small_budget,
+    refuse_wide_integers,
+)
 from server.stall import Stall
 from server.thinking.sections import Sections
 from server.token_times import TimedOutputs
@@ -107,6 +115,7 @@ class GuidedEngine(AsyncLLM):
         self, prompt: Any, sampling_params: SamplingParams, request_id: str, **options: Any
     ) -> AsyncGenerator[RequestOutput, None]:
         """Raises VLLMValidationError or RequestRefused at once, not at the first output: routes then answer with a status."""
+        refuse_wide_integers({**msgspec.structs.asdict(sampling_params), **options})
         pending = self.admit(prompt, sampling_params)
         may_break_off = self._breaks_off and can_continue(prompt, sampling_params)
         report = self._report_name(pending, sampling_params)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+
+from vllm.exceptions import VLLMValidationError
 
 from guided.errors import json_type
 from server.errors import RequestRefused
@@ -93,3 +95,25 @@ def refuse_extreme_penalty(penalty: float, field: str) -> None:
     if not least <= penalty <= most:
         message = f"repetition_penalty beside {field} must be from {least:g} to {most:g}, not {penalty:g}"
         raise RequestRefused(message, "not_enforced", "repetition_penalty")
+
+
+def refuse_wide_integers(values: Mapping[str, Any]) -> None:
+    """Refuses integers of more than 64 bits, which no message to the engine has room for.
+
+    Args:
+        values: what is sent there, name -> value.
+
+    Raises:
+        VLLMValidationError: with the name.
+    """
+    for name, value in values.items():
+        if any(not -(1 << 63) <= number < 1 << 63 for number in _integers(value)):
+            raise VLLMValidationError(f"{name} must fit into 64 bits", parameter=name)
+
+
+def _integers(value: object) -> Iterator[int]:
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _integers(one)

@@ -79,6 +79,11 @@ def test_bad_input(server, fields, param, words, stream):
     assert "Traceback" not in error["message"]
 
 
+def test_an_integer_that_does_not_reach_the_engine_is_named(server):
+    status, answer = curl(server, "/v1/completions", {"model": server.model, "prompt": "hi", "top_k": 10**300})
+    assert (status, json.loads(answer)["error"]["param"]) == (400, "top_k"), answer
+
+
 def test_the_client_library_sees_a_bad_request(server):
     with pytest.raises(openai.BadRequestError) as raised:
         chat(server, "hi", extra_body={"guided_regex": "(a"})

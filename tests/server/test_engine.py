@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from vllm import SamplingParams
 from vllm.exceptions import GenerationError, VLLMValidationError
@@ -18,7 +19,7 @@ from guided.workers import Overloaded
 from server.engine import Pending, enforced, filters_of, verified, with_constraint
 from server.errors import RequestRefused
 from server.handover import HandedOver
-from server.request_options import RequestOptions, no_answer_fits, refuse_small_budget
+from server.request_options import RequestOptions, no_answer_fits, refuse_small_budget, refuse_wide_integers
 from tests.server.fakes import TextIndex, compiled, output, sample, tokens_of
 
 EOS = 2
@@ -79,6 +80,19 @@ def test_a_constraint_of_vllms_making_is_refused():
     params = SamplingParams(structured_outputs=StructuredOutputsParams(regex="a"))
     with pytest.raises(VLLMValidationError, match="does not enforce"):
         with_constraint(params, None, "req")
+
+
+@pytest.mark.parametrize(
+    "wide", [10**300, -(2**64), [1, 10**300], {"a": {"b": [2**63]}}], ids=["wide", "negative", "list", "deep"]
+)
+def test_an_integer_that_no_message_holds_is_named(wide):
+    """`top_k` of ten to the 300th passes vLLM's checks, and fails where the request is sent to the engine."""
+    refuse_wide_integers(
+        msgspec.structs.asdict(SamplingParams(top_k=2**62, stop_token_ids=[1], extra_args={"a": [True]}))
+    )
+    with pytest.raises(VLLMValidationError, match="top_k must fit into 64 bits") as raised:
+        refuse_wide_integers({"n": 1, "top_k": wide})
+    assert raised.value.parameter == "top_k"
 
 
 def run(outputs: list, *, deltas: bool, **options: Any) -> list:
