@@ -207,13 +207,17 @@ class CompileService:
         digest = constraint.digest
         self._usage.count(digest)
         known = self.memory.get(digest)
-        if known is not None and self.files.touch(digest):  # the engine may not have read it yet
+        if known is not None and await self._is_there(digest):  # the engine may not have read it yet
             return known
         Budget(self.pool.options.limits).check_size(
             len(constraint.canonical_text.encode())
         )  # before it waits in memory
         self.refusals.raise_known(digest)
         return await self._flights.share(digest, lambda: self._obtain(constraint, caller))
+
+    async def _is_there(self, digest: str) -> bool:
+        """Is the file of this index there? It counts as used now. A disk behind a network may take its time: nobody else waits for it."""
+        return await asyncio.to_thread(self.files.touch, digest)
 
     async def _obtain(self, constraint: Constraint, caller: str) -> Compiled:
         """From disk, from another replica, or compiled."""
@@ -310,7 +314,7 @@ class CompileService:
 
     async def _is_there_again(self, constraint: Constraint, index: TokenIndex, caller: str) -> bool:
         """Was the file of a closed index gone? It is there now, then. Raises what `compile` does."""
-        if self.files.touch(constraint.digest):
+        if await self._is_there(constraint.digest):
             known = self.memory.peek(constraint.digest)
             return known is None or known.index is not index  # somebody else has noticed it
         await self.compile(constraint, caller)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
+import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import pytest
 
@@ -130,6 +133,22 @@ def test_an_answer_whose_file_went_away_before_the_engine_read_it_goes_on(live):
 
     assert live.wait(two_answers()) == [True, True]
     assert live.service.files.touch(compiled.constraint.digest)
+
+
+def test_who_waits_for_a_slow_disk_holds_up_nobody_else(live, monkeypatch):
+    compiled, answers = live.compile(choice("slow disk")), threading.Event()
+    touch = live.service.files.touch
+    monkeypatch.setattr(live.service.files, "touch", lambda digest: answers.wait(60) and touch(digest))
+
+    async def beside(asked: Coroutine[Any, Any, Any]) -> Any:
+        answers.clear()
+        waiting = asyncio.create_task(asked)
+        await asyncio.sleep(0.01)
+        answers.set()  # if the event loop gets here while the disk does not answer; else the file counts as gone
+        return await waiting
+
+    assert live.wait(beside(live.service.compile(compiled.constraint))) is compiled
+    assert live.wait(beside(compiled.explore([], ""))) is False
 
 
 @pytest.fixture(params=["blocked", "disabled", "small"])
