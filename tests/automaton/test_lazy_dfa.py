@@ -84,8 +84,8 @@ def test_trim_keeps_the_language_and_leaves_no_dead_end(description):
     network, trimmed = network_of(description, late=False), network_of(description, late=False)
     alive = trimmed.trim()
     words = [bytes(word) for length in range(5) for word in _words(length)]
-    accepted = [word for word in words if ReferenceMachine(network).matches(word)]
-    assert [word for word in words if language_of(trimmed)(word)] == accepted
+    accepted = list(filter(ReferenceMachine(network).matches, words))
+    assert list(filter(language_of(trimmed), words)) == accepted
     assert alive or not accepted
 
 

@@ -91,7 +91,7 @@ def test_what_is_not_regular(pattern):
 DIFFERENT = re.compile(r"\\Z|\$|\\b|\\B|\\[sSwWdD]|\.|\(\?[a-zA-Z-]*[amx]|\{,|\\N|\[\^?\]|\(\?#|\[\]|\(\?P=")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(PATTERNS, TEXTS)
 def test_agrees_with_python_on_what_both_have(pattern, text):
     assume(not DIFFERENT.search(pattern))
@@ -102,7 +102,7 @@ def test_agrees_with_python_on_what_both_have(pattern, text):
     assert found(pattern, text) == expected
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(PATTERNS, TEXTS)
 def test_what_is_generated_satisfies_python_too(pattern, text):
     """JSON Schema validators in Python run ECMA patterns through `re`: outside of assertions both must agree."""

@@ -25,7 +25,7 @@ def compiled(pattern):
         assume(False)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(PATTERNS, st.lists(TEXTS, min_size=4, max_size=12))
 def test_matches_what_re_matches(pattern, texts):
     matches = compiled(pattern).fullmatch
