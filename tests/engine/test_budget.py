@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.engine.cases import CASES, JSON_OBJECT, JSON_TEXT, Case
-from tests.engine.requests import PARALLEL, chat, complete, curl
+from tests.engine.requests import chat, complete, curl, together
 from tests.live_server import LiveServer
 
 pytestmark = pytest.mark.engine
@@ -53,8 +52,7 @@ def test_every_answer_is_complete_within_a_tight_budget(server, case: Case):
         options = {"temperature": 1.0, "seed": seed, "max_tokens": least + seed // 2 * 3, "extra_body": case.fields}
         case.check(way(server, case, stream=seed % 4 > 1, **options).text)
 
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        list(pool.map(ask, range(12)))
+    together(ask, range(12))
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from tests.engine.cases import CASES, CHOICE, JSON_OBJECT, REGEX, SENTIMENTS, Case
-from tests.engine.requests import MAX_TOKENS, PARALLEL, ask_many, chat, complete, curl
+from tests.engine.requests import MAX_TOKENS, PARALLEL, ask, chat, complete, curl, together
 from tests.live_server import LiveServer
 
 pytestmark = pytest.mark.engine
-SEEDS = range(20)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_twenty_seeds_at_temperature_one(server, case: Case):
-    answers = ask_many(server, case, SEEDS)
+def test_many_seeds_at_temperature_one(server, case: Case):
+    answers = together(lambda seed: ask(server, case, seed), range(PARALLEL))
     finished = [answer for answer in answers if answer.finish_reason == "stop"]
     for answer in finished:
         case.check(answer.text)
@@ -41,10 +41,7 @@ def ask_with_curl(server: LiveServer, case: Case, endpoint: str) -> None:
 
 
 def test_with_curl(server):
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        waiting = [pool.submit(ask_with_curl, server, case, way) for case in CASES for way in ("chat", "completions")]
-        for done in waiting:
-            done.result()
+    together(lambda asked: ask_with_curl(server, *asked), itertools.product(CASES, ("chat", "completions")))
 
 
 def test_curl_streams(server):
@@ -63,38 +60,32 @@ def test_stream_and_whole_answer_are_the_same(server, case: Case, way):
     assert way(server, case.prompt, stream=True, **options) == way(server, case.prompt, **options)
 
 
-@pytest.mark.parametrize(
-    ("fields", "case"),
-    [
+def test_other_spellings(server):
+    advisory = {"name": "advisory", "schema": JSON_OBJECT.fields["guided_json"]}
+    spellings = [
         ({"structured_outputs": {"regex": REGEX.fields["guided_regex"]}}, REGEX),
         ({"structured_outputs": {"choice": SENTIMENTS}}, CHOICE),
-        (
-            {
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "advisory", "schema": JSON_OBJECT.fields["guided_json"]},
-                }
-            },
-            JSON_OBJECT,
-        ),
-    ],
-    ids=["structured_outputs.regex", "structured_outputs.choice", "response_format.json_schema"],
-)
-def test_other_spellings(server, fields, case: Case):
-    answer = chat(server, case.prompt, temperature=1.0, seed=3, max_tokens=MAX_TOKENS, extra_body=fields)
-    assert answer.finish_reason == "stop"
-    case.check(answer.text)
+        ({"response_format": {"type": "json_schema", "json_schema": advisory}}, JSON_OBJECT),
+    ]
+
+    def check(asked: tuple[dict[str, Any], Case]) -> None:
+        fields, case = asked
+        answer = chat(server, case.prompt, temperature=1.0, seed=3, max_tokens=MAX_TOKENS, extra_body=fields)
+        assert answer.finish_reason == "stop"
+        case.check(answer.text)
+
+    together(check, spellings)
 
 
 def test_json_object_means_a_json_object(server):
     fields = {"response_format": {"type": "json_object"}}
-    answers = [
-        chat(server, "Give me JSON about Oslo.", temperature=1.0, seed=s, max_tokens=300, extra_body=fields)
-        for s in (1, 2)
-    ]
-    for answer in answers:
+
+    def check(seed: int) -> None:
+        answer = chat(server, "Give me JSON about Oslo.", temperature=1.0, seed=seed, max_tokens=300, extra_body=fields)
         if answer.finish_reason == "stop":
             assert isinstance(json.loads(answer.text), dict)
+
+    together(check, (1, 2))
 
 
 def test_several_samples_and_prompts(server):
@@ -116,7 +107,6 @@ def test_constrained_and_plain_in_one_batch(server):
             return chat(server, CHOICE.prompt, **options, extra_body=CHOICE.fields)
         return chat(server, "Tell me a story about a ship.", **options)
 
-    with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(one, range(16)))
+    answers = together(one, range(16))
     assert all(answer.text in SENTIMENTS for answer in answers[1::2])
     assert all(len(answer.text) > 60 and answer.text not in SENTIMENTS for answer in answers[::2])

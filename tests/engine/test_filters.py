@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
 import time
+from typing import Any
 
 import httpx
 import pytest
 
 from tests.engine.cases import CHOICE, JSON_TEXT, REGEX, SENTIMENTS
-from tests.engine.requests import chat, complete, curl
+from tests.engine.requests import chat, complete, curl, together
 from tests.live_server import LiveServer
 
 pytestmark = pytest.mark.engine
@@ -30,15 +32,18 @@ def test_a_stop_string_never_cuts_an_answer(server):
     assert json.loads(answer.text)["unit"] == "celsius"
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_the_constraint_starts_after_a_marker(server, stream):
+def test_the_constraint_starts_after_a_marker(server):
     """Anything comes before it, and the budget covers both."""
     fields = {**REGEX.fields, "guided_options": {"after": "###"}}
-    for seed in range(4):
+
+    def check(asked: tuple[int, bool]) -> None:
+        seed, stream = asked
         options = {"temperature": 1.0, "seed": seed, "max_tokens": 40, "extra_body": fields}
         _, marker, answer = chat(server, REGEX, stream=stream, **options).text.partition("###")
         assert marker
         REGEX.check(answer)
+
+    together(check, itertools.product(range(4), (False, True)))
 
 
 def finite(value: object) -> bool:
@@ -77,9 +82,9 @@ def test_log_probabilities_are_numbers(server):
     assert finite(strict_json(answer))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_other_filters_leave_the_constraint_alone(server):
+    """`min_tokens` beyond the longest answer included: it ends after the value."""
+    filters = [
         {"logit_bias": {"41": 100.0, "5": 50.0}},
         {"min_p": 0.9, "temperature": 1.5},
         {"top_k": 1, "top_p": 0.1, "temperature": 1.5},
@@ -89,16 +94,16 @@ def test_log_probabilities_are_numbers(server):
         {"stop_token_ids": [0, 1]},
         {"seed": 3, "n": 2, "temperature": 1.0},
         {"truncate_prompt_tokens": 5},
-    ],
-    ids=lambda options: "+".join(options),
-)
-def test_other_filters_leave_the_constraint_alone(server, options):
-    """`min_tokens` beyond the longest answer included: it ends after the value."""
-    body = {"model": server.model, "prompt": CHOICE.text, "max_tokens": 16, **CHOICE.fields, **options}
-    status, answer = curl(server, "/v1/completions", body)
-    assert status == 200, answer
-    for choice in json.loads(answer)["choices"]:
-        assert choice["text"] in SENTIMENTS and choice["finish_reason"] == "stop", choice
+    ]
+
+    def check(options: dict[str, Any]) -> None:
+        body = {"model": server.model, "prompt": CHOICE.text, "max_tokens": 16, **CHOICE.fields, **options}
+        status, answer = curl(server, "/v1/completions", body)
+        assert status == 200, answer
+        for choice in json.loads(answer)["choices"]:
+            assert choice["text"] in SENTIMENTS and choice["finish_reason"] == "stop", choice
+
+    together(check, filters)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import openai
@@ -11,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.engine.cases import CASES, CHOICE, REGEX, SENTIMENTS, WEATHER_PROMPT, Case, WeatherQuery
-from tests.engine.requests import chat, complete
+from tests.engine.requests import Answer, chat, complete, together
 from tests.live_server import LiveServer
 
 pytestmark = pytest.mark.engine
@@ -27,11 +29,13 @@ def respond(server: LiveServer, prompt: str, *, stream: bool = False, **options:
     return "".join(pieces)
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_responses_obey_every_kind(server, case: Case, stream):
-    options = {"temperature": 1.0, "max_output_tokens": 300, "extra_body": {"seed": 7, **case.fields}}
-    case.check(respond(server, case.prompt, stream=stream, **options))
+def test_responses_obey_every_kind(server):
+    def check(asked: tuple[Case, bool]) -> None:
+        case, stream = asked
+        options = {"temperature": 1.0, "max_output_tokens": 300, "extra_body": {"seed": 7, **case.fields}}
+        case.check(respond(server, case.prompt, stream=stream, **options))
+
+    together(check, itertools.product(CASES, (False, True)))
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -89,19 +93,23 @@ def test_a_stream_with_usage(server):
     REGEX.check("".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices))
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize(
-    ("pattern", "text"), [("\ufffd", "\ufffd"), ("a\ufffd\ufffd", "a\ufffd\ufffd"), ("(\ufffdb){2}", "\ufffdb\ufffdb")]
-)
-def test_replacement_characters_are_not_held_back(server, pattern, text, stream):
-    for way in (chat, complete):
+def test_replacement_characters_are_not_held_back(server):
+    patterns = {"\ufffd": "\ufffd", "a\ufffd\ufffd": "a\ufffd\ufffd", "(\ufffdb){2}": "\ufffdb\ufffdb"}
+
+    def check(asked: tuple[str, bool, Callable[..., Answer]]) -> None:
+        pattern, stream, way = asked
         answer = way(server, "Say it:", stream=stream, max_tokens=20, extra_body={"guided_regex": pattern})
-        assert (answer.text, answer.finish_reason) == (text, "stop")
+        assert (answer.text, answer.finish_reason) == (patterns[pattern], "stop")
+
+    together(check, itertools.product(patterns, (False, True), (chat, complete)))
 
 
-@pytest.mark.parametrize("backend", ["xgrammar", "guidance", "outlines", "auto", "guided"])
-def test_backends_by_name(server, backend):
-    """In one server, in any order: each request has the backend that it names."""
+def test_backends_by_name(server):
+    """In one server, in one batch: each request has the backend that it names."""
+    together(lambda backend: check_backend(server, backend), ["xgrammar", "guidance", "outlines", "auto", "guided"])
+
+
+def check_backend(server: LiveServer, backend: str) -> None:
     fields = {"guided_decoding_backend": backend}
     answer = chat(server, REGEX, max_tokens=40, temperature=0.0, extra_body={**fields, **REGEX.fields})
     REGEX.check(answer.text)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from tests.engine.requests import together
 from tests.live_server import LiveServer
 from tests.thinking_model import END, FLAGS, OPENED, SCHEMA, START, ask, assert_valid, write_thinking_model
 
@@ -23,10 +26,8 @@ def thinking_server(model_folder: Path, tmp_path_factory: pytest.TempPathFactory
         yield live
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("fields", "thinks"),
-    [
+def test_the_answer_is_content_and_the_thinking_is_reasoning(thinking_server):
+    thinking: list[tuple[dict[str, Any], bool]] = [
         ({"logit_bias": THINK}, True),
         ({"logit_bias": ANSWER_AT_ONCE}, False),
         (OPENED, True),
@@ -34,17 +35,19 @@ def thinking_server(model_folder: Path, tmp_path_factory: pytest.TempPathFactory
         ({**OPENED, "stop": [" the", "mood:"]}, True),
         ({**OPENED, "reasoning_effort": "none", "logit_bias": THINK}, False),
         ({"chat_template_kwargs": {"enable_thinking": False}, "logit_bias": THINK}, False),
-    ],
-)
-def test_the_answer_is_content_and_the_thinking_is_reasoning(thinking_server, fields, thinks, stream):
-    answer = ask(thinking_server, stream=stream, guided_json=SCHEMA, **fields)
-    assert_valid(answer.content)
-    assert (
-        answer.finish_reason == "stop" or answer.reasoning_tokens > 20
-    )  # the last token of the budget ended the answer
-    assert bool(answer.reasoning) == thinks == bool(answer.reasoning_tokens)
-    assert "think>" not in answer.reasoning
-    assert not any(string in answer.reasoning for string in fields.get("stop", ()))
+    ]
+
+    def check(asked: tuple[tuple[dict[str, Any], bool], bool]) -> None:
+        (fields, thinks), stream = asked
+        answer = ask(thinking_server, stream=stream, guided_json=SCHEMA, **fields)
+        assert_valid(answer.content)
+        by_budget = answer.reasoning_tokens > 20  # its last token ended the answer
+        assert answer.finish_reason == "stop" or by_budget
+        assert bool(answer.reasoning) == thinks == bool(answer.reasoning_tokens)
+        assert "think>" not in answer.reasoning
+        assert not any(string in answer.reasoning for string in fields.get("stop", ()))
+
+    together(check, itertools.product(thinking, (False, True)))
 
 
 @pytest.mark.parametrize("stream", [False, True])

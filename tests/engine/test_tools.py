@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ import jsonschema
 import openai
 import pytest
 
+from tests.engine.requests import together
 from tests.live_server import LiveServer
 
 pytestmark = pytest.mark.engine
@@ -39,6 +41,13 @@ def ask(server: LiveServer, **options: Any) -> Any:
     return server.client.chat.completions.create(model=server.model, messages=messages, **options)
 
 
+def whole(answer: Any) -> tuple[str, list[tuple[str, str]], str | None]:
+    """Content, calls and finish reason."""
+    message = answer.choices[0].message
+    calls = [(call.function.name, call.function.arguments) for call in message.tool_calls]
+    return message.content, calls, answer.choices[0].finish_reason
+
+
 def streamed(chunks: Any) -> tuple[str, list[tuple[str, str]], str | None]:
     """Content, calls and finish reason of a stream."""
     content, reason, calls = "", None, {}
@@ -52,28 +61,22 @@ def streamed(chunks: Any) -> tuple[str, list[tuple[str, str]], str | None]:
     return content, list(calls.values()), reason
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("stream", [False, True])
-def test_required_calls_obey_the_parameters_of_their_tools(server, seed, stream):
-    answer = ask(server, tool_choice="required", parallel_tool_calls=False, seed=seed, stream=stream)
-    if stream:
-        content, calls, reason = streamed(answer)
-    else:
-        message, reason = answer.choices[0].message, answer.choices[0].finish_reason
-        content, calls = message.content, [(c.function.name, c.function.arguments) for c in message.tool_calls]
-    ((name, arguments),) = calls
-    jsonschema.validate(json.loads(arguments), SCHEMAS[name])
-    assert (content, reason) == ("", "tool_calls")
+def test_required_calls_obey_the_parameters_of_their_tools(server):
+    def check(asked: tuple[int, bool]) -> None:
+        seed, stream = asked
+        answer = ask(server, tool_choice="required", parallel_tool_calls=False, seed=seed, stream=stream)
+        content, calls, reason = streamed(answer) if stream else whole(answer)
+        ((name, arguments),) = calls
+        jsonschema.validate(json.loads(arguments), SCHEMAS[name])
+        assert (content, reason) == ("", "tool_calls")
+
+    together(check, itertools.product(range(4), (False, True)))
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_named_call_that_is_cut_off_is_no_text(server, stream):
     answer = ask(server, tool_choice=NAMED, max_tokens=4, stream=stream, extra_body=FREE)
-    if stream:
-        content, calls, reason = streamed(answer)
-    else:
-        message, reason = answer.choices[0].message, answer.choices[0].finish_reason
-        content, calls = message.content, [(c.function.name, c.function.arguments) for c in message.tool_calls]
+    content, calls, reason = streamed(answer) if stream else whole(answer)
     assert (content, reason) == ("", "length")
     ((name, arguments),) = calls
     assert name == "weather"

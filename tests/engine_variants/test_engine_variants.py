@@ -1,8 +1,12 @@
-"""Engines that are started in another way: two ranks that share a model, adapters, and a start after which indexes are there already."""
+"""Engines that are started in another way: two ranks that share a model, then adapters, with the indexes of before; and one that dies."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -10,12 +14,14 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from tests.engine.test_safety import metric, post, until
 from tests.engine_variants.small_model import adapter, small_model
 from tests.live_server import LiveServer
 
 pytestmark = pytest.mark.engine
 
-FLAGS = ["--load-format", "dummy", "--max-model-len", "512"]
+FLAGS = ["--load-format", "dummy", "--max-model-len", "4096"]
+LONG = {"prompt": "x", "ignore_eos": True, "max_tokens": 3000}
 COMPILED_IN_ENGINE = "it is compiled in the engine"
 
 
@@ -57,21 +63,57 @@ def compilations(server: LiveServer) -> float:
     return float(line[1])
 
 
-def test_two_ranks_and_then_adapters_after_a_restart(model, pattern, tmp_path):
-    """A rank that masked differently would sample another token: the ranks would part, and the answers with them."""
-    ranks = [*FLAGS, "--tensor-parallel-size", "2"]
-    with LiveServer.started(model, tmp_path / "ranks.log", ranks, {"VLLM_CPU_OMP_THREADS_BIND": "0|1"}) as server:
-        for text, _ in answers(server, server.model, pattern):
-            assert re.fullmatch(pattern, text)
-        assert compilations(server) == 1
-        assert server.log is not None and COMPILED_IN_ENGINE not in server.log.read_text()
+@pytest.fixture(scope="module")
+def of_two_ranks(
+    model: Path, pattern: str, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[tuple[str, list[float]]], float, str]:
+    """Answers of a server that has ended, how often it compiled, and its log."""
+    ranks, log = [*FLAGS, "--tensor-parallel-size", "2"], tmp_path_factory.mktemp("ranks") / "server.log"
+    with LiveServer.started(model, log, ranks, {"VLLM_CPU_OMP_THREADS_BIND": "0|1"}) as server:
+        return answers(server, server.model, pattern), compilations(server), log.read_text()
 
-    lora = adapter(tmp_path / "lora")
-    adapters = [*FLAGS, "--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"adapted={lora}"]
-    with LiveServer.started(model, tmp_path / "adapters.log", adapters) as server:
-        own, adapted = answers(server, server.model, pattern), answers(server, "adapted", pattern)
-        assert compilations(server) == 0, "the index is there"
-        assert server.log is not None and COMPILED_IN_ENGINE not in server.log.read_text()
-    for text, _ in own + adapted:
-        assert re.fullmatch(pattern, text)
+
+@pytest.fixture(scope="module")
+def adapters(of_two_ranks, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A server with an adapter, and with what the one before has left behind."""
+    folder = tmp_path_factory.mktemp("adapters")
+    flags = [*FLAGS, "--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"adapted={adapter(folder / 'lora')}"]
+    with LiveServer.started(model, folder / "server.log", flags) as server:
+        yield server
+
+
+def test_two_ranks(of_two_ranks, pattern):
+    """A rank that masked differently would sample another token: the ranks would part, and the answers with them."""
+    made, compiled, log = of_two_ranks
+    assert all(re.fullmatch(pattern, text) for text, _ in made)
+    assert compiled == 1 and COMPILED_IN_ENGINE not in log
+
+
+def test_adapters_after_a_restart(adapters, pattern):
+    own, adapted = answers(adapters, adapters.model, pattern), answers(adapters, "adapted", pattern)
+    assert compilations(adapters) == 0, "the index is there"
+    assert COMPILED_IN_ENGINE not in adapters.log.read_text()
+    assert all(re.fullmatch(pattern, text) for text, _ in own + adapted)
     assert [logprobs for _, logprobs in own] != [logprobs for _, logprobs in adapted], "the adapter does something"
+
+
+def test_an_engine_that_dies_ends_the_server_and_what_waits_gets_503(adapters):
+    """The last one for this server."""
+    until(adapters.is_healthy)
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(post, adapters, "/v1/completions", LONG) for _ in range(4)]
+        until(lambda: metric(int(adapters.url.rsplit(":", 1)[1]), "vllm:num_requests_running") == 4)
+        for pid in engine_processes(adapters.process.pid):
+            os.kill(pid, signal.SIGKILL)
+        answered = [one.result() for one in waiting]
+    assert {answer.status_code for answer in answered} == {503}, [answer.text for answer in answered]
+    assert {answer.json()["error"]["code"] for answer in answered} == {"engine_dead"}
+    assert adapters.process.wait(60) not in (0, None)
+    assert "the engine died" in adapters.log.read_text()
+
+
+def engine_processes(parent: int) -> list[int]:
+    listed = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True, check=True
+    )
+    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "EngineCore" in line]
