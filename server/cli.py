@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from server.logs import Progress
     from server.settings import Settings
 
+if multiprocessing.current_process().name != "MainProcess":
+    # A terminal's Ctrl-C goes to all of its processes, and the engine's would end in the middle of answers that have time to end: they are
+    # the server's to end. Blocked and not ignored, since vLLM installs handlers of its own.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
 
 def main() -> None:
     from server import logs
@@ -28,13 +34,11 @@ def main() -> None:
     # Before vLLM is imported, which takes its time: what is wrong in the environment is known at once.
     logs.configure(_read({}).log_format)
     set_environment()
-    signal.signal(signal.SIGTERM, _end)  # until requests are answered, which are given time: see `server.http_server`
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)  # until requests are answered, which are given time: see `server.http_server`
     progress = logs.Progress(started)
     progress.say("loading vLLM")
-    try:
-        _serve(progress)
-    except KeyboardInterrupt:
-        raise SystemExit("guided-server: interrupted") from None
+    _serve(progress)
 
 
 def _end(number: int, frame: object) -> None:

@@ -83,7 +83,12 @@ class LiveServer:
         begin = time.monotonic()
         with log.open("wb") as out:
             process = subprocess.Popen(
-                command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
+                command,
+                cwd=ROOT,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                process_group=0,  # the keys of a terminal can be pressed for it alone
             )
         try:
             wait_until_ready(process, log)

@@ -104,13 +104,14 @@ class Nursery:
         signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler has to be there for the wake-up
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         watched: list[Any] = [self._control, self._woken]
-        while True:
-            readable, _, _ = select.select(watched, [], [])
-            if self._woken in readable:
-                os.read(self._woken, 4096)
-                self._tell_ends()
-            if self._control in readable and not self._fork():
-                break
+        with contextlib.suppress(ConnectionError):  # the server is gone
+            while True:
+                readable, _, _ = select.select(watched, [], [])
+                if self._woken in readable:
+                    os.read(self._woken, 4096)
+                    self._tell_ends()
+                if self._control in readable and not self._fork():
+                    break
         for worker in self._workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGKILL)

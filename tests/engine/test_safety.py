@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import time
@@ -130,14 +131,14 @@ def test_a_client_that_leaves_ends_its_generation(closed, admin_port, stream):
 
 
 def test_the_end_waits_for_a_stream_and_takes_nothing_new(closed):
-    """The last one for this server."""
+    """The last one for this server, which gets the Ctrl-C of a terminal: so do the engine's processes."""
     body = {"prompt": PROMPT, "stream": True, "max_tokens": 120, "guided_regex": "[a-z ]{100,110}"}
     text = ""
     url = closed.url + "/v1/completions"
     with httpx.stream("POST", url, json={"model": closed.model, **body}, headers=TEAM, timeout=120) as response:
         events = response.iter_lines()
         next(events)
-        closed.process.send_signal(signal.SIGTERM)
+        os.killpg(closed.process.pid, signal.SIGINT)
         until(lambda: httpx.get(closed.url + "/ready").status_code == 503)
         refused = post(closed, "/v1/completions", {"prompt": "x", "max_tokens": 1})
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")

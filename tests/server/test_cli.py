@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -52,11 +54,31 @@ server.cli.main()
 """
 
 
-def test_sigterm_ends_a_server_that_is_starting():
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_server_that_is_starting(number):
     """By a handler: the system has none for the first process of a container, which would go on starting. So would the engine's."""
     with subprocess.Popen([sys.executable, "-c", STARTING], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         child = psutil.Process(int(process.stdout.readline()))
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 128 + signal.SIGTERM
+        process.send_signal(number)
+        assert process.wait(30) == 128 + number
         assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+SPAWNING = """
+import multiprocessing, signal, server.cli
+def tell():
+    print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()), flush=True)
+if __name__ == "__main__":
+    tell()
+    child = multiprocessing.get_context("spawn").Process(target=tell)
+    child.start()
+    child.join()
+"""
+
+
+def test_the_terminals_keys_are_not_for_the_engines_processes(tmp_path):
+    (tmp_path / "main.py").write_text(SPAWNING)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    told = subprocess.run([sys.executable, tmp_path / "main.py"], capture_output=True, text=True, env=environment)
+    assert told.stdout.split() == ["False", "True"], told.stderr
