@@ -47,12 +47,12 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
             # A mounted ConfigMap has its files twice, the second time in a folder that begins with two dots.
             inside = (p for p in sorted(path.rglob("*")) if p.name.endswith(SUFFIXES) and p.is_file())
             found |= dict.fromkeys(p for p in inside if not any(part.startswith("..") for part in p.parts))
-        elif not path.name.endswith(SUFFIXES):
+            continue
+        path.stat()
+        if not path.name.endswith(SUFFIXES):
             kinds = ", ".join("*" + suffix for suffix in SUFFIXES)
             raise OSError(errno.EINVAL, f"no constraint by its name (there are {kinds})", str(path))
-        else:
-            path.stat()
-            found[path] = None
+        found[path] = None
     return list(found)
 
 

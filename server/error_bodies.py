@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vllm.entrypoints.serve.exception_handling.error_response import create_error_response
 from vllm.entrypoints.serve.exception_handling.handlers.vllm_error import vllm_error_handler
 from vllm.exceptions import VLLMError, VLLMValidationError
+from vllm.v1.engine.exceptions import EngineGenerateError
 
 from server.errors import RequestRefused, refusal
 from server.status_errors import CODES, code_of, of_status
@@ -89,10 +90,12 @@ async def _http(request: Request, error: StarletteHTTPException) -> Response:
 async def _vllm(request: Request, error: VLLMError) -> Response:
     if isinstance(error, VLLMValidationError):
         return from_vllm_validation(error).response()
+    if isinstance(error, EngineGenerateError):  # vLLM says nothing of it
+        logger.error("a request failed in %s", _where(error.__cause__ or error))
     return await vllm_error_handler(request, error)
 
 
-def _where(error: Exception) -> str:
+def _where(error: BaseException) -> str:
     """The kind of an error and the line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{type(error).__name__} at {frames[-1].filename}:{frames[-1].lineno}" if frames else type(error).__name__

@@ -103,7 +103,11 @@ async def serve(settings: Settings, keys: KeyRing, args: Namespace, progress: Pr
 
 def bind(settings: Settings, args: Namespace) -> tuple[str, list[Listener]]:
     """The address of the API, and its socket with that of the admin port. Raises OSError."""
-    address, listener = setup_server(args, reuse_port=False)
+    try:
+        address, listener = setup_server(args, reuse_port=False)
+    except OSError as error:
+        where = args.uds or f"port {args.port}"
+        raise OSError(error.errno, f"{where}: {error.strerror}") from error
     listeners = [Listener(listener)]
     if settings.admin_port is not None:
         where = (settings.admin_host, settings.admin_port)

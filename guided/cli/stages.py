@@ -97,7 +97,7 @@ def load_vocabulary(args: argparse.Namespace) -> Vocabulary:
     origin = args.tokenizer or embedded_model()
     if origin is None:
         raise UsageError(
-            f"no tokenizer: give --tokenizer FOLDER, or run scripts/prepare_model.py to have {EMBEDDED_MODEL}"
+            f"no tokenizer: give --tokenizer FOLDER, or run `.venv/bin/python scripts/prepare_model.py` to have {EMBEDDED_MODEL}"
         )
     try:
         return Vocabulary.from_pretrained(origin, padded_size=args.vocabulary_size)

@@ -29,6 +29,7 @@ class ListParser(ToolParser):
         """
         if request.tools and request.tool_choice == "auto":
             message = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+            message += '; "required" and named tools do not'
             raise VLLMValidationError(message, parameter="tool_choice")
         return request
 

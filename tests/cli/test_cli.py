@@ -268,6 +268,18 @@ def test_every_plot_of_the_documentation_has_its_command():
     assert {picture for _, picture in PLOTS} == {"ipv4-port.svg", "weather.svg"}
 
 
+def test_the_commands_of_the_readme(guided, model_folder, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    commands = re.findall(
+        r"^\.venv/bin/guided (.*?)(?:  +#.*)?$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M
+    )
+    assert len(commands) == 3
+    for words in map(shlex.split, commands):
+        tokenizer = ["--tokenizer", str(model_folder)] if words[0] == "explain" else []
+        code, out, said = guided(*words, *tokenizer)
+        assert (code, said) == (1 if words[0] == "check" else 0, "") and out
+
+
 def test_a_title_that_is_no_text_is_refused(guided):
     code, _, said = guided("plot", "--regex", "a", "--title", "\udcff")
     assert code == 2 and "--title is not Unicode text" in said

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 from tests.live_server import LiveServer
 
@@ -193,6 +196,28 @@ def test_no_field_brings_it_down_and_no_message_speaks_python(gateway, path):
                 ):
                     assert word not in error["message"], (name, value, error)
                 assert isinstance(error["code"], str) and error["message"]
+
+
+def test_what_vllm_says_nothing_of_is_in_the_log(caplog):
+    """By its kind and place: what it says may quote a prompt."""
+    from vllm.v1.engine.exceptions import EngineGenerateError
+
+    from server.error_bodies import install_handlers
+
+    app = FastAPI()
+    app.state.server = app.state.engine_client = SimpleNamespace(errored=False, is_running=True)
+    install_handlers(app)
+
+    @app.get("/")
+    async def fail() -> None:
+        try:
+            raise OverflowError("the secret prompt")
+        except OverflowError as error:
+            raise EngineGenerateError from error
+
+    answer = TestClient(app, raise_server_exceptions=False).get("/")
+    assert answer.status_code == 500
+    assert "a request failed in OverflowError at" in caplog.text and "secret" not in caplog.text + answer.text
 
 
 def test_an_error_within_a_stream():
