@@ -28,7 +28,7 @@ def test_the_network_is_a_trie(choices):
     network = build_network(choices, Budget())
     prefixes = {c.encode()[:n] for c in choices for n in range(len(c.encode()) + 1)}
     assert len(network.final) == len(prefixes)  # one state per prefix: deterministic, nothing dead
-    assert network.trim() and len(network.kind) == len(prefixes) - 1
+    assert network.trim() and network.num_edges == len(prefixes) - 1
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,8 @@ from guided.automaton.machine import (
     IS_ANSWERED,
     IS_OF_TOPS,
     ITEMS,
-    KIND,
-    LABEL,
     NEEDED_RULES,
     NEEDS_RULE,
-    NEXT,
     OPEN,
     OPEN_ENDED,
     READS,
@@ -42,11 +39,23 @@ from guided.automaton.machine import (
     STACK_SET,
     STAMP,
     STATE,
-    TARGET,
     UNKNOWN,
     WORK,
 )
-from guided.automaton.network import ASK, BYTES, CALL_AGAIN, EPSILON, FORGET, MARK, PLAIN, RESUME
+from guided.automaton.network import (
+    ASK,
+    BYTES,
+    CALL_AGAIN,
+    EPSILON,
+    FORGET,
+    KIND,
+    LABEL,
+    MARK,
+    NEXT,
+    PLAIN,
+    RESUME,
+    TARGET,
+)
 from guided.automaton.stack_sets import (
     ANY_STACKS,
     BELOW,

@@ -9,8 +9,22 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from guided.automaton.machine import ACCEPTING, ESCAPES, FINAL, FIRST_EDGE, KIND, LABEL, NEXT, TARGET
-from guided.automaton.network import ASK, BYTES, CALL, CALL_AGAIN, EPSILON, FORGET, MARK, PLAIN, RESUME
+from guided.automaton.machine import ACCEPTING, ESCAPES, FINAL, FIRST_EDGE
+from guided.automaton.network import (
+    ASK,
+    BYTES,
+    CALL,
+    CALL_AGAIN,
+    EPSILON,
+    FORGET,
+    KIND,
+    LABEL,
+    MARK,
+    NEXT,
+    PLAIN,
+    RESUME,
+    TARGET,
+)
 from guided.automaton.stack_sets import BELOW, EMPTY_STACK, FIRST_CELL, FIRST_MARK, NO_STACK, REST, TOP
 
 FAR = np.int64(1) << np.int64(60)  # there is no such end

@@ -23,17 +23,13 @@ from guided.automaton.machine import (
     FULL,
     FULL_ARRAY,
     IS_OF_TOPS,
-    KIND,
-    LABEL,
     NEEDED_ANSWER,
     NEEDS_ANSWER,
-    NEXT,
     REMEMBERED,
-    TARGET,
     UNKNOWN,
     WORK,
 )
-from guided.automaton.network import BYTES
+from guided.automaton.network import BYTES, KIND, LABEL, NEXT, TARGET
 from guided.automaton.stack_sets import ANY_STACKS, FIRST_CELL, NO_ROOM, NO_TEXT, longer_text, tops
 
 

@@ -7,7 +7,7 @@ class: then the column is copied, which is right because both halves behaved ali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -24,6 +24,7 @@ from guided.automaton.machine import (
     DEAD,
     EDGES,
     EXPANDED,
+    FINAL,
     FIRST_EDGE,
     FULL_ARRAY,
     GROW,
@@ -286,13 +287,17 @@ class LazyDfa:
         known_states, known_edges, known_rules, known_sets = self._mirrored
         states, edges, rules, sets = source.size
         self.network = arrays._replace(
-            states=_with_rows(arrays.states, known_states, source.first_edge, source.final),  # TEXT is below
-            edges=_with_rows(arrays.edges, known_edges, source.next_edge, source.kind, source.label, source.target),
+            states=with_room(arrays.states, known_states, states),
+            edges=with_room(arrays.edges, known_edges, edges),
             rule_start=with_room(arrays.rule_start, known_rules, rules),
             set_has_class=with_room(arrays.set_has_class, known_sets, sets),
         )
-        self.network.rule_start[:rules] = np.frombuffer(source.rule_start, np.int32)
-        self.network.states[known_states:states, TEXT] = 0
+        new = self.network.states[known_states:states]
+        new[:, FIRST_EDGE] = np.asarray(source.first_edge)[known_states:]
+        new[:, FINAL] = np.asarray(source.final)[known_states:]
+        new[:, TEXT] = 0
+        self.network.edges[known_edges:edges] = np.asarray(source.edges).reshape(-1, 4)[known_edges:]
+        self.network.rule_start[:rules] = np.asarray(source.rule_start)
         if self._known_texts < len(source.text_states):
             self.network.states[source.text_states[self._known_texts :], TEXT] = 1
             self._known_texts = len(source.text_states)
@@ -370,14 +375,3 @@ def _members(symbols: int) -> np.ndarray:
     """int64[n]: the bytes of a set; the same sets come with most schemas."""
     bits = np.frombuffer(symbols.to_bytes(32, "little"), np.uint8)
     return np.flatnonzero(np.unpackbits(bits, bitorder="little"))
-
-
-def _with_rows(table: np.ndarray, known: int, *columns: Sequence[int]) -> np.ndarray:
-    """The table with rows known, known + 1, ... taken from its columns' values, the same or one with more room."""
-    size = len(columns[0])
-    if size == known:
-        return table
-    table = with_room(table, known, size)
-    for column, values in enumerate(columns):
-        table[known:size, column] = values[known:]
-    return table

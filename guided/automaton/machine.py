@@ -24,7 +24,6 @@ CLOSING_TEXT, IS_ANSWERED, IS_OF_TOPS = 12, 13, 14
 NUM_COUNTS = 15
 
 FIRST_EDGE, FINAL, TEXT = range(3)  # columns of NetworkArrays.states
-NEXT, KIND, LABEL, TARGET = range(4)  # columns of NetworkArrays.edges
 ACCEPTING, EXPANDED, ESCAPES, ASKS = range(4)  # columns of Machine.flags
 REMEMBERED, ANSWERED = range(2)  # columns of Machine.texts
 READS_BYTE, ASKS_FIRST = 1, 2  # bits of READS in Machine.queue
@@ -36,7 +35,7 @@ class NetworkArrays(NamedTuple):
     """The network as arrays (see `Network` for the meaning of each column)."""
 
     states: np.ndarray  # int32[states, 3]: FIRST_EDGE, FINAL; TEXT: the state is one of `Network.text_states`
-    edges: np.ndarray  # int32[edges, 4]: NEXT, KIND, LABEL, TARGET
+    edges: np.ndarray  # int32[edges, 4]: NEXT, KIND, LABEL, TARGET, as in `network`
     rule_start: np.ndarray  # int32[rules], -1 = not built yet
     set_has_class: np.ndarray  # uint8[byte sets, classes]: the set contains the class
 

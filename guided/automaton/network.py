@@ -32,7 +32,6 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -41,6 +40,7 @@ from guided.errors import LimitExceeded
 
 BYTES, EPSILON, CALL, CALL_AGAIN, RESUME, MARK, FORGET, ASK = range(8)  # kinds of edges
 CALLS = (CALL, CALL_AGAIN)
+NEXT, KIND, LABEL, TARGET = range(4)  # numbers of an edge
 PLAIN = 1  # how most final states end their rule; exit k is 2 + k
 
 ByteSet = int  # bit b set = byte b is in the set
@@ -68,9 +68,9 @@ class Network:
     """A network under construction and, through late rules, while it runs.
 
     Flat, growable arrays, appended to and never changed behind `sealed` states, so that they can be mirrored piece by piece:
-        first_edge[state], next_edge[edge]   singly linked list of the edges of a state, -1 ends it
-        kind[edge], label[edge], target[edge]   label: id of a byte set (BYTES), of a rule (CALL, CALL_AGAIN), of a question (ASK),
-                                             exit (RESUME)
+        first_edge[state]                    its newest edge, -1: none
+        edges[4 * edge + ...]                NEXT: the next edge of the same state, -1 ends the list; KIND; LABEL: id of a byte set
+                                             (BYTES), of a rule (CALL, CALL_AGAIN), of a question (ASK), exit (RESUME); TARGET
         final[state]                         the rule of this state may end here: 0 no, PLAIN, or 2 + exit
         rule_start[rule]                     start state, -1 while the rule is not built
         byte_sets[id]                        the interned byte sets
@@ -80,10 +80,7 @@ class Network:
     def __init__(self) -> None:
         self.first_edge = array("i")
         self.final = array("i")
-        self.next_edge = array("i")
-        self.kind = array("b")
-        self.label = array("i")
-        self.target = array("i")
+        self.edges = array("i")
         self.rule_start = array("i")
         self.byte_sets: list[ByteSet] = []
         self.text_states: list[int] = []
@@ -166,14 +163,13 @@ class Network:
         first, more = len(self.final), len(data) - 1
         self._edge(source, BYTES, labels[0], first if more else target)
         if more:  # a chain of states with one edge each
-            edge = len(self.kind)
+            edge = self.num_edges
             self.first_edge.extend(range(edge, edge + more))
-            self.final.extend(repeat(0, more))
-            self.next_edge.extend(repeat(-1, more))
-            self.kind.extend(repeat(BYTES, more))
-            self.label.extend(labels[1:])
-            self.target.extend(range(first + 1, first + more))
-            self.target.append(target)
+            self.final.frombytes(bytes(self.final.itemsize * more))
+            edges = [-1, BYTES, 0, 0] * more
+            edges[LABEL::4] = labels[1:]
+            edges[TARGET::4] = [*range(first + 1, first + more), target]
+            self.edges.fromlist(edges)
 
     def special_token(self, source: int, name: str, target: int) -> None:
         """From source to target over one special token. Which names there are is known once there is a vocabulary."""
@@ -181,11 +177,14 @@ class Network:
         self.literal(source, special_token_bytes(name), target)
 
     def _edge(self, source: int, kind: int, label: int, target: int) -> None:
-        self.next_edge.append(self.first_edge[source])
-        self.first_edge[source] = len(self.kind)
-        self.kind.append(kind)
-        self.label.append(label)
-        self.target.append(target)
+        first_edge, edges = self.first_edge, self.edges
+        edge = len(edges) >> 2
+        edges.extend((first_edge[source], kind, label, target))
+        first_edge[source] = edge
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.edges) >> 2
 
     def extend(
         self, final: np.ndarray, source: np.ndarray, kind: np.ndarray, label: np.ndarray, target: np.ndarray
@@ -197,7 +196,7 @@ class Network:
             source: int[num_edges], counted from the first new state.
             kind, label, target: int[num_edges], as in the network: labels are ids, targets any states.
         """
-        base, first_edge_id, count = len(self.final), len(self.kind), len(source)
+        base, first_edge_id, count = len(self.final), self.num_edges, len(source)
         order = np.argsort(source, kind="stable")
         source = source[order]
         opens = np.ones(count + 1, dtype=bool)  # the edge is the first of its source; one more closes the last list
@@ -208,27 +207,24 @@ class Network:
         first_edge[source[opens[:count]]] = np.flatnonzero(opens[:count]) + first_edge_id
         _append(self.first_edge, first_edge)
         _append(self.final, final)
-        _append(self.next_edge, following)
-        _append(self.kind, kind[order])
-        _append(self.label, label[order])
-        _append(self.target, target[order])
+        _append(self.edges, np.column_stack([following, kind[order], label[order], target[order]]))
         return base
 
     def include(self, part: Network) -> int:
         """Copies a network without late rules into this one; returns the rule that is its root here."""
         assert part.is_complete
-        states, edges, rules = len(self.final), len(self.kind), len(self.rule_start)
-        kind, label, reads, calls = part._labels
-        assert len(kind) == len(part.kind), "a part is complete when it is first copied"
-        label = label.copy()
-        label[reads] = np.array([self.byte_set_id(symbols) for symbols in part.byte_sets], dtype=np.int32)[label[reads]]
-        label[calls] += rules
-        _append(self.first_edge, _shifted(part.first_edge, edges))
-        _append(self.next_edge, _shifted(part.next_edge, edges))
-        _append(self.target, _shifted(part.target, states))
+        states, rules = len(self.final), len(self.rule_start)
+        table, reads, calls = part._table
+        assert len(table) == part.num_edges, "a part is complete when it is first copied"
+        table = table.copy()
+        labels = np.array([self.byte_set_id(symbols) for symbols in part.byte_sets], dtype=np.int32)
+        table[reads, LABEL] = labels[table[reads, LABEL]]
+        table[calls, LABEL] += rules
+        table[:, NEXT] = _shifted(table[:, NEXT], self.num_edges)
+        table[:, TARGET] += states
+        _append(self.first_edge, _shifted(part.first_edge, self.num_edges))
         _append(self.rule_start, _shifted(part.rule_start, states))
-        _append(self.kind, kind)
-        _append(self.label, label)
+        _append(self.edges, table)
         self.final.extend(part.final)
         for name, uses in part.special_tokens.items():
             self.special_tokens.setdefault(name, []).extend((source + states, to + states) for source, to in uses)
@@ -237,11 +233,11 @@ class Network:
         return rules + part.root
 
     @cached_property
-    def _labels(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """kind and label of a network that is complete and copied over and over; which edges read bytes, which call."""
-        kind = np.array(self.kind, dtype=np.int8)
-        calls = np.flatnonzero((kind == CALL) | (kind == CALL_AGAIN))
-        return kind, np.array(self.label, dtype=np.int32), np.flatnonzero(kind == BYTES), calls
+    def _table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The edges, int32[edges, 4], of a network that is complete and copied over and over; which read bytes, which call."""
+        table = np.array(self.edges, dtype=np.int32).reshape(-1, 4)
+        calls = np.flatnonzero((table[:, KIND] == CALL) | (table[:, KIND] == CALL_AGAIN))
+        return table, np.flatnonzero(table[:, KIND] == BYTES), calls
 
     def _byte_label(self, byte: int) -> int:
         """The label of edges over one byte."""
@@ -318,7 +314,7 @@ class Network:
     @property
     def size(self) -> tuple[int, int, int, int]:
         """How many states, edges, rules (built or not) and byte sets there are."""
-        return len(self.final), len(self.kind), len(self.rule_start), len(self.byte_sets)
+        return len(self.final), self.num_edges, len(self.rule_start), len(self.byte_sets)
 
     def build_all(self) -> None:
         """Builds every rule, and those that come with it: for networks that are known to have an end."""
@@ -341,8 +337,9 @@ class Network:
         """(kind, label, target) of each edge of a state, newest first."""
         found, edge = [], self.first_edge[state]
         while edge >= 0:
-            found.append((self.kind[edge], self.label[edge], self.target[edge]))
-            edge = self.next_edge[edge]
+            following, kind, label, target = self.edges[4 * edge : 4 * edge + 4]
+            found.append((kind, label, target))
+            edge = following
         return found
 
     # --- liveness ---------------------------------------------------------------------------------------------------
@@ -392,21 +389,20 @@ class Network:
     def _drop_dead_edges(self, state: int, productive: np.ndarray) -> None:
         previous, edge = -1, self.first_edge[state]
         while edge >= 0:
-            following = self.next_edge[edge]
-            kind, label = self.kind[edge], self.label[edge]
+            following, kind, label, target = self.edges[4 * edge : 4 * edge + 4]
             passable = (
                 self.byte_sets[label] if kind == BYTES else kind not in CALLS or productive[self.rule_start[label]]
             )
-            if productive[self.target[edge]] and passable:
+            if productive[target] and passable:
                 previous = edge
             elif previous < 0:
                 self.first_edge[state] = following
             else:
-                self.next_edge[previous] = following
+                self.edges[4 * previous + NEXT] = following
             edge = following
 
 
-def _shifted(numbers: array, offset: int) -> np.ndarray:
+def _shifted(numbers: array | np.ndarray, offset: int) -> np.ndarray:
     """Numbers that refer to something, which has moved by `offset`; -1 refers to nothing."""
     values = np.array(numbers, dtype=np.int32)
     return np.where(values >= 0, values + np.int32(offset), values)

@@ -19,11 +19,7 @@ from guided.automaton.machine import (
     FINAL,
     FIRST_EDGE,
     ITEMS,
-    KIND,
-    LABEL,
-    NEXT,
     STACKS,
-    TARGET,
     TEXT,
     NetworkArrays,
     new_machine,
@@ -145,10 +141,7 @@ class _StoredNetwork(Network):
             and np.array_equal(stored.states[:states, FIRST_EDGE], network.first_edge)
             and np.array_equal(stored.states[:states, FINAL], network.final)
             and np.array_equal(np.flatnonzero(stored.states[:states, TEXT]), sorted(network.text_states))
-            and np.array_equal(stored.edges[:edges, NEXT], network.next_edge)
-            and np.array_equal(stored.edges[:edges, KIND], network.kind)
-            and np.array_equal(stored.edges[:edges, TARGET], network.target)
-            and np.array_equal(stored.edges[:edges, LABEL], network.label)
+            and np.array_equal(stored.edges[:edges].ravel(), network.edges)
             and np.array_equal(stored.rule_start[:rules], network.rule_start)
             and network.byte_sets == self.byte_sets
         )

@@ -16,17 +16,13 @@ from guided.automaton.machine import (
     FINAL,
     FIRST_EDGE,
     ITEMS,
-    KIND,
-    LABEL,
-    NEXT,
     REMEMBERED,
     STACK_SET,
     STACKS,
     STATE,
-    TARGET,
     new_machine,
 )
-from guided.automaton.network import ASK, BYTES, CALLS
+from guided.automaton.network import ASK, BYTES, CALLS, KIND, LABEL, NEXT, TARGET
 from guided.automaton.snapshot import Arrays
 from guided.automaton.stack_sets import BELOW, FIRST_CELL, FIRST_LETTER, MARKED, REST, TOP
 from guided.index.kernels import RANGES

@@ -81,14 +81,14 @@ class Whitespace:
 
     def comma(self, source: int, inner: Style, target: int) -> None:
         """A comma and what follows it."""
-        after = self._before_sign(source, b",", inner)
+        after = self._before_sign(source, ord(","), inner)
         if inner.kind == "line" and self.option != "compact":
             self.network.edge(after, 1 << 0x20, target)
         self._break(after, inner, target)
 
     def colon(self, source: int, inner: Style, target: int) -> None:
         """A colon and what follows it."""
-        after = self._before_sign(source, b":", inner)
+        after = self._before_sign(source, ord(":"), inner)
         if inner.kind == "free":
             self.network.call(after, self._free, target)
             return
@@ -107,13 +107,13 @@ class Whitespace:
         """Between the brackets of an empty container."""
         self._break(source, FREE if style == FREE else LINE, target)
 
-    def _before_sign(self, source: int, sign: bytes, inner: Style) -> int:
+    def _before_sign(self, source: int, sign: int, inner: Style) -> int:
         if inner.kind == "free":
             before = self.network.state()
             self.network.call(source, self._free, before)
             source = before
         after = self.network.state()
-        self.network.literal(source, sign, after)
+        self.network.edge(source, 1 << sign, after)
         return after
 
     def _break(self, source: int, style: Style, target: int) -> None:
