@@ -1,10 +1,12 @@
 """How far network states, stacks and configurations are from an end, and the way there: compiled loops over flat arrays.
 
 The tables are those of `guided.automaton.endings`, which owns them. A least fixed point of superior functions (Knuth, "A generalization
-of Dijkstra's algorithm", 1977), here by relaxation.
+of Dijkstra's algorithm", 1977), here from what is known on.
 """
 
 from __future__ import annotations
+
+from heapq import heappop, heappush
 
 import numpy as np
 from numba import njit
@@ -38,60 +40,61 @@ _DEEPEST = 1 << 14  # calls inside each other on the way to an end
 
 @njit(cache=True)
 def relax(network, byte_of, distance, choices, young):
-    """Brings `distance` to its fixed point from above: whose successors got nearer to an end is looked at again.
+    """Brings `distance` to its fixed point from above: what got nearer to an end is looked at again by whoever leads there, nearest first.
 
     A choice is written only where a distance gets strictly smaller, so the choices lead nowhere twice. Rules from number `young` on
     are what was asked for last; with -1 every rule that is not built counts as one byte.
     """
     states, count = network.states, distance.shape[0]
-    begin, users = _users(network, count)
-    queue = np.empty(count, np.int32)  # a ring: every state is in it once at most
-    waiting = np.ones(count, np.uint8)
-    for i in range(count):
-        queue[i] = count - 1 - i  # what leads on is mostly younger
-        if states[i, FINAL] > 0:
-            distance[i, states[i, FINAL]] = 0
-    head, size = 0, count
-    while size > 0:
-        state = queue[head]
-        head, size = (head + 1) % count, size - 1
-        waiting[state] = 0
-        if _look(network, byte_of, distance, choices, state, young):
-            for i in range(begin[state], begin[state + 1]):
-                if not waiting[users[i]]:
-                    waiting[users[i]] = 1
-                    queue[(head + size) % count] = users[i]
-                    size += 1
+    begin, users, source = _users(network, count)
+    for state in range(count):
+        if states[state, FINAL] > 0:
+            distance[state, states[state, FINAL]] = 0
+    waiting = np.zeros(count, np.uint8)
+    nearest = [(np.int64(0), np.int64(0)) for _ in range(0)]  # a heap of (distance, state)
+    for state in range(count - 1, -1, -1):  # what leads on is mostly younger
+        edge = states[state, FIRST_EDGE]
+        while edge >= 0:
+            if _look(network, byte_of, distance, choices, state, edge, young):
+                waiting[state] = 1
+            edge = network.edges[edge, NEXT]
+        if waiting[state]:
+            heappush(nearest, (distance[state].min(), np.int64(state)))
+    while len(nearest) > 0:
+        _, near = heappop(nearest)
+        if not waiting[near]:
+            continue
+        waiting[near] = 0
+        for i in range(begin[near], begin[near + 1]):
+            user = source[users[i]]
+            if _look(network, byte_of, distance, choices, user, users[i], young):
+                waiting[user] = 1
+                heappush(nearest, (distance[user].min(), np.int64(user)))
 
 
 @njit(cache=True)
-def _look(network, byte_of, distance, choices, state, young):
-    """Offers a state the way over each of its edges; is there news for who comes to it?"""
-    changed = False
-    edge = network.states[state, FIRST_EDGE]
-    while edge >= 0:
-        kind, target = network.edges[edge, KIND], network.edges[edge, TARGET]
-        if kind in (EPSILON, MARK, FORGET, ASK):
-            changed |= _offer_all(distance, choices, state, edge, np.int64(0), target, 0)
-        elif kind == BYTES:
-            byte = byte_of[network.edges[edge, LABEL]]
-            if byte >= 0:
-                length = np.int64(1 if byte < 256 else 1 + NOT_ALONE)
-                changed |= _offer_all(distance, choices, state, edge, length, target, 0)
-        elif kind != RESUME:
-            changed |= _offer_call(network, distance, choices, state, edge, target, young)
-        edge = network.edges[edge, NEXT]
-    return changed
+def _look(network, byte_of, distance, choices, state, edge, young):
+    """Offers a state the way over one of its edges; is there news for who comes to it?"""
+    kind, target = network.edges[edge, KIND], network.edges[edge, TARGET]
+    if kind in (EPSILON, MARK, FORGET, ASK):
+        return _offer_all(distance, choices, state, edge, np.int64(0), target, 0)
+    if kind == BYTES:
+        byte = byte_of[network.edges[edge, LABEL]]
+        length = np.int64(1 if byte < 256 else 1 + NOT_ALONE)
+        return byte >= 0 and _offer_all(distance, choices, state, edge, length, target, 0)
+    return kind != RESUME and _offer_call(network, distance, choices, state, edge, target, young)
 
 
 @njit(cache=True)
 def _users(network, count):
-    """(int64[count + 1], int32[]): the distance of s is used by those of users[begin[s]:begin[s + 1]]."""
+    """(int64[count + 1], int32[], int32[edges]): edges users[begin[s]:begin[s + 1]], of states source[edge], read the distance of s."""
     states, edges = network.states, network.edges
     begin = np.zeros(count + 1, np.int64)
+    source = np.empty(edges.shape[0], np.int32)
     for state in range(count):
         edge = states[state, FIRST_EDGE]
         while edge >= 0:
+            source[edge] = state
             for used in _used(network, edge):
                 begin[used] += 1
             edge = edges[edge, NEXT]
@@ -102,27 +105,25 @@ def _users(network, count):
         while edge >= 0:
             for used in _used(network, edge):
                 begin[used] -= 1
-                users[begin[used]] = state
+                users[begin[used]] = edge
             edge = edges[edge, NEXT]
-    return begin, users
+    return begin, users, source
 
 
 @njit(cache=True)
 def _used(network, edge):
     """The states whose distances `_look` reads for an edge."""
     kind, target = network.edges[edge, KIND], network.edges[edge, TARGET]
-    used = [target]
-    if kind == RESUME:
-        used.pop()
-    elif kind in (CALL, CALL_AGAIN):
+    if kind != RESUME:
+        yield target
+    if kind in (CALL, CALL_AGAIN):
         if network.rule_start[network.edges[edge, LABEL]] >= 0:
-            used.append(network.rule_start[network.edges[edge, LABEL]])
+            yield network.rule_start[network.edges[edge, LABEL]]
         answer = network.states[target, FIRST_EDGE]
         while answer >= 0:
             if network.edges[answer, KIND] == RESUME:
-                used.append(network.edges[answer, TARGET])
+                yield network.edges[answer, TARGET]
             answer = network.edges[answer, NEXT]
-    return used
 
 
 @njit(cache=True)
