@@ -65,8 +65,8 @@ class Emitter:
             final=True
         )  # where rules end; has no edges, so calls to it are calls in last position
         self._values: dict[tuple[Goal, Style], int] = {}
-        self._leaves: dict[tuple[Shape, ...], int] = {}
-        self._containing: dict[Goal, bool] = {}
+        self._leaves: dict[Goal, int | None] = {}  # None: the value may be a container
+        self._leaves_of_shapes: dict[tuple[Shape, ...], int] = {}
         self._names: dict[str, int] = {}
         self._members: dict[tuple[int, int, Style], int] = {}
 
@@ -89,9 +89,13 @@ class Emitter:
     # --- values -----------------------------------------------------------------------------------------------------
 
     def value_rule(self, goal: Goal, style: Style) -> int:
-        """A rule that reads one value of a satisfiable goal."""
-        if not self._has_containers(goal):
-            return self._leaf_rule(goal)
+        """A rule that reads one value of a satisfiable goal; the same one for all of whose values it is plain that they are the same."""
+        goal = goal.like
+        if goal not in self._leaves:
+            self._leaves[goal] = None if self._has_containers(goal) else self._leaf_rule(goal)
+        leaf = self._leaves[goal]
+        if leaf is not None:
+            return leaf
         known = self._values.get((goal, style))
         if known is None:
             build = partial(self._build_goal, goal, style)
@@ -101,14 +105,14 @@ class Emitter:
     def _leaf_rule(self, goal: Goal) -> int:
         """A rule that reads a value that is no container; equal ones share it, wherever they are."""
         shapes = self.shapes(goal)
-        known = self._leaves.get(shapes)
+        known = self._leaves_of_shapes.get(shapes)
         if known is None:
             match shapes:
                 case (StringShape() as shape,):
                     known = self.strings.quoted(shape)
                 case _:
                     known = self.late(lambda: self._build_value(shapes, LINE), ahead=all(map(_is_quick, shapes)))
-            self._leaves[shapes] = known
+            self._leaves_of_shapes[shapes] = known
         return known
 
     def shapes(self, goal: Goal) -> tuple[Shape, ...]:
@@ -121,11 +125,8 @@ class Emitter:
 
     def _has_containers(self, goal: Goal) -> bool:
         """May the value be an array or object, written in a style of its own?"""
-        known = self._containing.get(goal)
-        if known is None:
-            alternatives = self.normal_form.alternatives
-            known = self._containing[goal] = bool(alternatives(goal, "array") or alternatives(goal, "object"))
-        return known
+        alternatives = self.normal_form.alternatives
+        return bool(alternatives(goal, "array") or alternatives(goal, "object"))
 
     def _build_value(self, shapes: tuple[Shape, ...], style: Style) -> int:
         start = self.network.state()
@@ -203,23 +204,30 @@ class Emitter:
         return start
 
     def _chain(self, writer: _Properties, brackets: bytes, inner: Style, first: ObjectState) -> int | None:
-        """`_choice` where the next property comes, or is passed over: each is laid out once."""
+        """`_choice` where the next property comes, or is passed over: each is laid out once, in their order."""
         states: list[ObjectState] = []
         following: ObjectState | None = first
         while following is not None and (inner, following) not in writer.chosen:
             states.append(following)
             following = writer.link(following)[1]
+        starts = [self._link(writer, brackets, inner, state) for state in states]
         rest = None if following is None else writer.chosen[(inner, following)]
-        for state in reversed(states):
-            steps = writer.link(state)[0]
-            if steps:
-                start = self.network.state()
-                self._follow(start, writer, brackets, inner, steps)
+        for state, start in zip(reversed(states), reversed(starts), strict=True):
+            if start is not None:
                 if rest is not None:
                     self.network.epsilon(start, rest)
                 rest = start
             writer.chosen[(inner, state)] = rest
         return rest
+
+    def _link(self, writer: _Properties, brackets: bytes, inner: Style, state: ObjectState) -> int | None:
+        """The state where the first property that is left goes on after its first quote; None: it has no value."""
+        steps = writer.link(state)[0]
+        if not steps:
+            return None
+        start = self.network.state()
+        self._follow(start, writer, brackets, inner, steps)
+        return start
 
     def _follow(
         self, source: int, writer: _Writer[State], brackets: bytes, inner: Style, steps: Iterable[Step[State]]

@@ -11,19 +11,20 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from guided.json_schema.references import Node
+from guided.json_schema.references import ANNOTATIONS, Node
 
 
 class Formula:
     """kind: "true", "false", "schema", "not" (both of a node), "and", "or" (of formulas), "equal", "differs" (of a
     value), "present", "lacks" (of a property)."""
 
-    __slots__ = ("expansions", "kind", "number", "operands")
+    __slots__ = ("expansions", "kind", "like", "number", "operands")
 
     def __init__(self, kind: str, operands: tuple, number: int) -> None:
         self.kind = kind
         self.operands = operands
         self.number = number
+        self.like = self  # the first formula that says the same, where that is plain to see
         self.expansions: dict[tuple[str, bool], tuple] = {}  # (type, with annotations) -> shapes
 
     def __repr__(self) -> str:
@@ -31,13 +32,18 @@ class Formula:
 
 
 class Goal:
-    """Formulas that hold together for one value."""
+    """Formulas that hold together for one value.
 
-    __slots__ = ("alternatives", "formulas", "number", "verdict")
+    Attributes:
+        like: the goal that the same values satisfy, in another place perhaps, on which all is kept that is worked out.
+    """
+
+    __slots__ = ("alternatives", "formulas", "like", "number", "verdict")
 
     def __init__(self, formulas: tuple[Formula, ...], number: int) -> None:
         self.formulas = formulas
         self.number = number
+        self.like = self
         self.alternatives: dict[str, tuple] = {}  # type -> shapes, satisfiable as far as known
         self.verdict: bool | None = None  # satisfiable, once that is known
 
@@ -72,6 +78,7 @@ class Formulas:
         self.true = self._intern("true", ())
         self.false = self._intern("false", ())
         self._values: dict[Any, Any] = {}
+        self._of_types: dict[tuple, Formula] = {}  # types -> the first schema that says no more
         self.anything = self.goal(())
 
     def _intern(self, kind: str, operands: tuple) -> Formula:
@@ -85,7 +92,14 @@ class Formulas:
         node = node.meant()
         if node.schema is True or node.schema == {}:
             return self.true
-        return self.false if node.schema is False else self._intern("schema", (node,))
+        if node.schema is False:
+            return self.false
+        formula = self._intern("schema", (node,))
+        if node.schema.keys() - ANNOTATIONS == {"type"}:
+            types = node.schema["type"]
+            key = types if isinstance(types, str) else tuple(types), node.resource.dialect <= 4
+            formula.like = self._of_types.setdefault(key, formula)
+        return formula
 
     def equal(self, value: Any) -> Formula:
         """The value is the given one."""
@@ -149,6 +163,8 @@ class Formulas:
         known = self._goals.get(members)
         if known is None:
             known = self._goals[members] = Goal(members, len(self._goals))
+            if len(members) == 1 and members[0].like is not members[0]:
+                known.like = self.goal((members[0].like,))
         return known
 
 

@@ -65,6 +65,7 @@ class NormalForm:
 
     def alternatives(self, goal: Goal, kind: str) -> tuple[Shape, ...]:
         """Shapes whose union is the values of type `kind` that satisfy the goal; plainly empty ones are left out."""
+        goal = goal.like
         known = goal.alternatives.get(kind)
         if known is None:
             known = goal.alternatives[kind] = self._product(goal.formulas, kind, False)
@@ -72,6 +73,7 @@ class NormalForm:
 
     def satisfiable(self, goal: Goal) -> bool:
         """Is there a value, as far as the goals that are being worked out allow to say? A yes is final."""
+        goal = goal.like
         if goal.verdict is not None:
             return goal.verdict
         if goal in self._open:
@@ -199,8 +201,9 @@ class NormalForm:
 
     def _product(self, formulas: Iterable[Formula], kind: str, annotated: bool) -> tuple[Shape, ...]:
         shapes: tuple[Shape, ...] = (ANY[kind],)
-        for formula in formulas:
-            shapes = self._meet_all(shapes, self.expand(formula, kind, annotated))
+        for position, formula in enumerate(formulas):
+            found = self.expand(formula, kind, annotated)
+            shapes = found if position == 0 and len(found) < 2 else self._meet_all(shapes, found)
             if not shapes:
                 break
         return shapes

@@ -8,7 +8,7 @@ object schemas need no case for each property. Knows no bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -50,6 +50,7 @@ class ObjectState:
     repeats: int = 0
     seen: bool = False
     sealed: bool = False
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)  # states are looked up over and over
 
     @property
     def total(self) -> int:
@@ -61,8 +62,13 @@ class ObjectState:
         return ObjectState(left, count, clauses, self.repeats, self.seen, self.sealed)
 
     def __hash__(self) -> int:
-        # Python takes an int modulo 2^61 - 1, for which runs of ones of any length have 61 hashes between them.
-        return hash((self.left % 0x1FFFFFFFFFFFFFE1, self.count, self.clauses, self.repeats, self.seen, self.sealed))
+        if self._hash is None:
+            # Python takes an int modulo 2^61 - 1, for which runs of ones of any length have 61 hashes between them. Modulo this prime
+            # the powers of two are all different, and it is one digit of Python's, by which it divides thousands of bits soonest.
+            values = self.left % 0x3FFFFFDD, self.count, self.clauses, self.repeats, self.seen, self.sealed
+            object.__setattr__(self, "_hash", hash(values))
+        assert self._hash is not None
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)

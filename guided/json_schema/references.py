@@ -136,6 +136,8 @@ class Node:
 
     def meant(self) -> Node:
         """This node, or where its `$ref` leads if nothing else is said here; a circle of references leads to itself."""
+        if not isinstance(self.schema, dict) or "$ref" not in self.schema:
+            return self
         node, seen = self, {self}
         while isinstance(node.schema, dict) and "$ref" in node.schema and node.schema.keys() - ANNOTATIONS == {"$ref"}:
             node = node.reference("$ref")
