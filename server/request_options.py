@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from vllm.exceptions import VLLMValidationError
-
 from guided.errors import json_type
 from server.errors import RequestRefused
+from server.status_errors import VALIDATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +103,11 @@ def refuse_wide_integers(values: Mapping[str, Any]) -> None:
         values: what is sent there, name -> value.
 
     Raises:
-        VLLMValidationError: with the name.
+        RequestRefused: with the name.
     """
     for name, value in values.items():
         if any(not -(1 << 63) <= number < 1 << 63 for number in _integers(value)):
-            raise VLLMValidationError(f"{name} must fit into 64 bits", parameter=name)
+            raise RequestRefused(f"{name} must fit into 64 bits", VALIDATED, name)
 
 
 def _integers(value: object) -> Iterator[int]:

@@ -90,9 +90,9 @@ def test_an_integer_that_no_message_holds_is_named(wide):
     refuse_wide_integers(
         msgspec.structs.asdict(SamplingParams(top_k=2**62, stop_token_ids=[1], extra_args={"a": [True]}))
     )
-    with pytest.raises(VLLMValidationError, match="top_k must fit into 64 bits") as raised:
+    with pytest.raises(RequestRefused, match="top_k must fit into 64 bits") as raised:
         refuse_wide_integers({"n": 1, "top_k": wide})
-    assert raised.value.parameter == "top_k"
+    assert (raised.value.status, raised.value.param) == (400, "top_k")
 
 
 def run(outputs: list, *, deltas: bool, **options: Any) -> list:
