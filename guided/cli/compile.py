@@ -7,7 +7,7 @@ from pathlib import Path
 
 from guided.cli.arguments import UsageError
 from guided.cli.report import size, times, write_json, write_table
-from guided.cli.stages import Stages
+from guided.cli.stages import Stages, until_stopped
 from guided.constraint import Constraint
 from guided.index import file as index_file
 from guided.index.token_index import TokenIndex
@@ -55,7 +55,7 @@ def _show(facts: dict) -> None:
     table = {
         "digest": facts["digest"],
         "vocabulary": f"{facts['vocabulary_size']:,} tokens, {facts['vocabulary_digest']}",
-        "closed": "yes" if facts["closed"] else f"no: {facts['stopped']}",
+        "closed": "yes" if facts["closed"] else until_stopped(facts["stopped"]),
         "states": f"{facts['states']:,}",
         "rows": f"{facts['rows']:,} distinct",
         "size": size(facts["bytes"]),

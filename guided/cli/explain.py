@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from guided.cli.report import size, times, write_json, write_table
-from guided.cli.stages import Stages
+from guided.cli.stages import Stages, until_stopped
 from guided.errors import LimitExceeded
 from guided.explain.characters import CharacterView
 from guided.explain.escapes import EscapeFreeView
@@ -109,7 +109,7 @@ def _show(facts: dict[str, Any]) -> None:
         {
             "kind": facts["kind"],
             "digest": facts["digest"],
-            "closed": "yes" if closed else f"no: {facts['stopped']}",
+            "closed": "yes" if closed else until_stopped(facts["stopped"]),
             "states": f"{facts['states']:,}{'' if closed else ' so far'}, {facts['classes']} byte classes",
             "rows": f"{facts['rows']:,} distinct{'' if closed else ' so far'}",
             "size": size(facts["bytes"]),

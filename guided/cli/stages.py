@@ -92,6 +92,11 @@ class Stages:
         return None
 
 
+def until_stopped(message: str) -> str:
+    """What an index that is not closed is, in words; `message` is what `Stages.close` returned."""
+    return f"no, the rest comes while it is used, which is no error (stopped at {message.rpartition(': ')[2]})"
+
+
 def load_vocabulary(args: argparse.Namespace) -> Vocabulary:
     """As `Stages.vocabulary`."""
     origin = args.tokenizer or embedded_model()
