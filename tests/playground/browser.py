@@ -27,7 +27,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 MODIFIER = Keys.CONTROL
 Found = TypeVar("Found")
 
