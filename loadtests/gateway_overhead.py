@@ -131,7 +131,7 @@ def in_turn(servers: dict[str, LiveServer], rounds: int, requests: int, parallel
             speeds[name].append(round(speed, 2))
             latencies[name].append(round(latency, 2))
             print(f"round {number + 1}: {name} {speed:.1f}/s, {latency:.2f} ms", file=sys.stderr, flush=True)
-    rows = [[name, statistics.median(speeds[name]), statistics.median(latencies[name])] for name in servers]
+    rows = [[name, *(round(statistics.median(each[name]), 2) for each in (speeds, latencies))] for name in servers]
     show("answers of one token", ["server", "requests/s", "alone ms"], rows)
     ratios = [ours / theirs for ours, theirs in zip(speeds["guided"], speeds["vllm"], strict=True)]
     added = [ours - theirs for ours, theirs in zip(latencies["guided"], latencies["vllm"], strict=True)]
