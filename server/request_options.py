@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -106,13 +106,13 @@ def refuse_wide_integers(values: Mapping[str, Any]) -> None:
         RequestRefused: with the name.
     """
     for name, value in values.items():
-        if any(not -(1 << 63) <= number < 1 << 63 for number in _integers(value)):
+        if _is_wide(value):
             raise RequestRefused(f"{name} must fit into 64 bits", VALIDATED, name)
 
 
-def _integers(value: object) -> Iterator[int]:
+def _is_wide(value: object) -> bool:
     if isinstance(value, int):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _integers(one)
+        return not -(1 << 63) <= value < 1 << 63
+    if isinstance(value, dict):
+        return any(map(_is_wide, value.values()))
+    return isinstance(value, list | tuple) and any(map(_is_wide, value))

@@ -170,7 +170,7 @@ class Pool:
             if not limit.expired():
                 raise
             self.overloads += 1
-            late = f"it was not done after {seconds:g} s, most of which it waited"
+            late = f"the compilation was not done after {seconds:g} s"
             raise Overloaded(late, self._queue.retry_seconds) from error
 
     async def close(self) -> None:

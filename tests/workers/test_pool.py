@@ -130,21 +130,22 @@ def _started(loop, folder, **options: Any) -> LivePool:
 
 
 def test_several_jobs_take_no_longer_than_one_may(tmp_path):
-    pool = Pool(VOCABULARY, PoolOptions(tmp_path, patience_seconds=0.02, wall_seconds=0.03))
+    patient = Pool(VOCABULARY, PoolOptions(tmp_path))
+    hasty = Pool(VOCABULARY, PoolOptions(tmp_path, patience_seconds=0.02, wall_seconds=0.03))
 
-    async def several(work: Coroutine[Any, Any, None]) -> None:
+    async def several(pool: Pool, work: Coroutine[Any, Any, None]) -> None:
         async with pool.in_time():
             await work
 
     async def fail() -> None:
         raise TimeoutError
 
-    asyncio.run(several(asyncio.sleep(0)))
+    asyncio.run(several(patient, asyncio.sleep(0)))
     with pytest.raises(Overloaded, match=r"not done after 0\.05 s"):
-        asyncio.run(several(asyncio.sleep(60)))
-    assert pool.overloads == 1
+        asyncio.run(several(hasty, asyncio.sleep(60)))
+    assert (patient.overloads, hasty.overloads) == (0, 1)
     with pytest.raises(TimeoutError):
-        asyncio.run(several(fail()))
+        asyncio.run(several(patient, fail()))
 
 
 def test_without_a_nursery_nobody_waits_for_ever(loop, tmp_path, monkeypatch):
