@@ -13,7 +13,7 @@ class Access(Enum):
 
 # They say no more than that the server is there; the playground is a page without data, which asks for a key.
 _PUBLIC = {"/", "/health", "/ready", "/ping"}
-_PUBLIC_PREFIX = "/playground/"
+_PUBLIC_PREFIXES = ("/playground/", "/static/")  # what a page is drawn with; Swagger UI's own files
 # Generate something, or reveal what a caller may know.
 _CALLER_PREFIXES = ("/v1/", "/v2/", "/inference/v1/", "/cohere/")
 _CALLER = {
@@ -47,7 +47,7 @@ def access_to(path: str) -> Access:
     Args:
         path: without the prefix of a proxy.
     """
-    if path in _PUBLIC or path.startswith(_PUBLIC_PREFIX):
+    if path in _PUBLIC or path.startswith(_PUBLIC_PREFIXES):
         return Access.PUBLIC
     if path.rstrip("/") in _ADMIN:
         return Access.ADMIN

@@ -139,12 +139,12 @@ def _add_limits(app: FastAPI, settings: Settings, keys: KeyRing, load: Load | No
 
 def _add_routes(app: FastAPI, args: Namespace, engine: GuidedEngine, tasks: tuple[SupportedTask, ...]) -> None:
     """vLLM's and ours, and the answers to what goes wrong in them."""
+    app.include_router(probes.router)  # its version, not vLLM's alone
     register_api_routers(args, app, tasks, engine.model_config)
     app.include_router(guided.router)
     app.include_router(models.router)
     add_refusals(app)
     add_playground(app)
-    app.include_router(probes.router)
     attach_endpoint_plugins(app, tasks)
     describe_constraints(app)
     init_exception_handler(app)
@@ -174,8 +174,9 @@ def _change_serving(state: State, compile_service: CompileService) -> None:
 
 
 def _documentation(args: Namespace) -> dict[str, Any]:
-    """As vLLM's flags want `/docs` and the like: not at all, or with the assets that vLLM brings."""
+    """As vLLM's flags want `/docs` and the like: with the assets that vLLM brings, with those of a public server, or not at all."""
     if args.disable_fastapi_docs:
+        args.enable_offline_docs = False  # vLLM adds its page without asking
         return {"openapi_url": None, "docs_url": None, "redoc_url": None}
     return {"docs_url": None, "redoc_url": None} if args.enable_offline_docs else {}
 

@@ -10,10 +10,11 @@ import argparse
 import json
 import os
 from argparse import Namespace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-DEFAULTS = {"host": "127.0.0.1", "shutdown_timeout": 30}
+DEFAULTS = {"host": "127.0.0.1", "shutdown_timeout": 30, "enable_offline_docs": True}
 CPU_DEFAULTS = {"dtype": "float32", "enforce_eager": True, "max_model_len": 4096, "max_num_seqs": 16}
 
 
@@ -34,6 +35,7 @@ def parse_arguments(arguments: list[str]) -> tuple[Namespace, dict[str, Any]]:
     from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.platforms import current_platform
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+    from vllm.version import __version__ as VLLM_VERSION
 
     parser = make_arg_parser(
         FlexibleArgumentParser(prog="guided-server", description="OpenAI-compatible guided decoding")
@@ -45,6 +47,8 @@ def parse_arguments(arguments: list[str]) -> tuple[Namespace, dict[str, Any]]:
         default={},
         help="settings of the gateway, as --guided.NAME VALUE; docs/settings.md lists them",
     )
+    versions = f"guided-server {version('guided-server')}, vLLM {VLLM_VERSION}"
+    parser.add_argument("--version", action="version", version=versions)
     parser.set_defaults(**DEFAULTS, **(CPU_DEFAULTS if current_platform.is_cpu() else {}))
     parsed = parser.parse_args(arguments)
     if parsed.model_tag:

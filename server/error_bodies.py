@@ -25,6 +25,7 @@ from vllm.exceptions import VLLMError, VLLMValidationError
 from vllm.v1.engine.exceptions import EngineGenerateError
 
 from server.errors import RequestRefused, refusal
+from server.logs import error_code
 from server.status_errors import CODES, code_of, of_status
 from server.validation import from_validation, from_vllm_validation, without_place
 
@@ -125,6 +126,7 @@ async def _send_error(start: Message, body: bytes, scope: Scope, send: Send) -> 
         said = None
     error = said.get("error") if isinstance(said, Mapping) else None
     if isinstance(error, Mapping) and isinstance(error.get("code"), str):
+        error_code.set(error["code"])
         await send(start)
         await send({"type": "http.response.body", "body": body})
         return
@@ -137,6 +139,7 @@ async def _send_error(start: Message, body: bytes, scope: Scope, send: Send) -> 
     replaced = (b"content-length", b"content-type")
     headers = [(name, value) for name, value in start["headers"] if name.lower() not in replaced]
     headers += [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    error_code.set(refused.code)
     await send({**start, "headers": headers})
     await send({"type": "http.response.body", "body": content})
 

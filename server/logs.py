@@ -1,4 +1,4 @@
-"""In: records of all loggers; out: lines of text or JSON with the id of the request and its caller. Logs nothing itself.
+"""In: records of all loggers; out: lines of text or JSON with the id of the request, its caller and its error. Logs nothing itself.
 
 What requests say is never logged here; vLLM logs it where it is told to (`--enable-log-requests`).
 """
@@ -19,12 +19,13 @@ from server.start_log import leave_out_expected
 
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 caller_name: ContextVar[str] = ContextVar("caller_name", default="-")
+error_code: ContextVar[str] = ContextVar("error_code", default="-")
 
 _OURS = ("server", "guided", "guided-server")
 _FOREIGN = ("vllm", "uvicorn", "uvicorn.access", "uvicorn.error")
 _TEXT = "%(levelname)s %(asctime)s [%(name)s] %(message)s [%(request_id)s %(caller)s]"
 # The names are those of vLLM's own JSON, which the engine's processes write.
-_JSON = "%(asctime)s %(levelname)s %(name)s %(processName)s %(process)d %(request_id)s %(caller)s %(message)s"
+_JSON = "%(asctime)s %(levelname)s %(name)s %(processName)s %(process)d %(request_id)s %(caller)s %(code)s %(message)s"
 
 
 class Progress:
@@ -38,10 +39,10 @@ class Progress:
 
 
 class WithRequest(logging.Filter):
-    """Adds `request_id` and `caller` to every record, "-" outside of a request."""
+    """Adds `request_id`, `caller` and `code`, that of its error, to every record; "-" where there is none."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.request_id, record.caller = request_id.get(), caller_name.get()
+        record.request_id, record.caller, record.code = request_id.get(), caller_name.get(), error_code.get()
         return True
 
 
@@ -92,7 +93,7 @@ def configure_vllm(args: Namespace, log_format: str) -> None:
 
 
 def of_uvicorn(log_format: str, config: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What uvicorn is to make of its loggers: nothing for JSON, which `configure` did; else its own with id and caller in the access log.
+    """What uvicorn is to make of its loggers: nothing for JSON, which `configure` did; else its own with what `WithRequest` adds.
 
     Args:
         config: that of vLLM's flags, or uvicorn's.
@@ -105,5 +106,5 @@ def of_uvicorn(log_format: str, config: dict[str, Any] | None) -> dict[str, Any]
     formatter = config.get("formatters", {}).get("access", {})
     if access is not None and "fmt" in formatter:
         access["filters"] = [*access.get("filters", []), "request"]
-        formatter["fmt"] += " [%(request_id)s %(caller)s]"
+        formatter["fmt"] += " [%(request_id)s %(caller)s %(code)s]"
     return config

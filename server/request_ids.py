@@ -13,7 +13,7 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.logs import caller_name, request_id
+from server.logs import caller_name, error_code, request_id
 
 HEADER = "X-Request-Id"
 _CLEAN = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -50,6 +50,7 @@ class RequestIds:
         scope.setdefault("state", {})[_GIVEN] = identity == given
         request_id.set(identity)
         caller_name.set("-")
+        error_code.set("-")
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -6,12 +6,14 @@ import argparse
 import math
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from guided.constraint import ADDITIONAL_PROPERTIES, ESCAPES, GRAMMAR_SYNTAX, PROPERTY_ORDER, WHITESPACE, Constraint
 from guided.constraint_files import SUFFIXES, choices_of
 from guided.limits import Limits
 
+_CONSTRAINTS = ("regex", "schema", "json_schema", "choice", "choices", "grammar", "structural_tag")
 _SCHEMA_OPTIONS = ("whitespace", "whitespace_pattern", "additional_properties", "property_order", "escapes")
 
 
@@ -26,6 +28,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         description="Compiles constraints and shows what they allow.",
         epilog="Exit codes: 0 fine, 1 the text does not match or the constraint is refused, 2 wrong usage.",
     )
+    parser.add_argument("--version", action="version", version=f"guided-server {version('guided-server')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, add in _COMMANDS.items():
         summary = (add.__doc__ or "").rstrip(".")
@@ -37,7 +40,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
             _add_constraint(command)
         _add_limits(command)
         command.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    return parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
+    if args.command not in ("lint", "warm") and all(getattr(args, name) is None for name in _CONSTRAINTS):
+        # Not left to argparse, which would say so of a misspelt one too.
+        flags = " ".join(f"--{name.replace('_', '-')}" for name in _CONSTRAINTS)
+        commands.choices[args.command].error(f"one of the arguments {flags} is required")
+    return args
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -108,7 +116,7 @@ _COMMANDS = {
 
 
 def _add_constraint(command: argparse.ArgumentParser) -> None:
-    group = command.add_argument_group("constraint (one of)").add_mutually_exclusive_group(required=True)
+    group = command.add_argument_group("constraint (one of)").add_mutually_exclusive_group()
     group.add_argument("--regex", metavar="PATTERN", help="a Python regular expression")
     group.add_argument("--schema", metavar="FILE", help='a JSON Schema; "-" reads stdin')
     group.add_argument("--json-schema", metavar="TEXT", help="a JSON Schema, as text")

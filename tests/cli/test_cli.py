@@ -311,6 +311,9 @@ def test_exit_codes_of_the_process():
     wrong = command("check", "aaa")
     assert wrong.returncode == 2
     assert "required" in wrong.stderr
+    misspelt = command("check", "--regx", "a+", "aaa")
+    assert misspelt.returncode == 2 and "unrecognized arguments: --regx" in misspelt.stderr
+    assert command("--version").stdout.startswith("guided-server ")
 
 
 def test_help_needs_no_numba():

@@ -147,7 +147,8 @@ def test_tokenize_and_back(server):
     assert tokens["count"] == len(tokens["tokens"]) > 3
     back = httpx.post(f"{server.url}/detokenize", json={"model": server.model, "tokens": tokens["tokens"]}).json()
     assert back["prompt"] == "Grüße, 😀"
-    assert re.match(r"0\.32", httpx.get(f"{server.url}/version").json()["version"])
+    versions = httpx.get(f"{server.url}/version").json()
+    assert re.match(r"0\.32", versions["version"]) and re.match(r"\d+\.\d+", versions["guided_server"])
     assert httpx.get(f"{server.url}/health").status_code == 200
 
 

@@ -77,6 +77,14 @@ def test_every_kind_of_key_opens_the_api(closed):
         assert httpx.get(closed.url + path, headers=TEAM).status_code == 200
 
 
+def test_the_documentation_is_drawn_without_another_server(closed):
+    page = httpx.get(closed.url + "/docs", headers=TEAM).text
+    used = re.findall(r'(?:src|href)="([^"]+\.(?:js|css))"', page)
+    assert len(used) == 2
+    for path in used:
+        assert path.startswith("/") and httpx.get(closed.url + path).status_code == 200
+
+
 def test_probes_need_none_and_operators_have_a_port(closed, admin_port):
     for path in ("/health", "/ready"):
         assert httpx.get(closed.url + path).status_code == 200
@@ -92,7 +100,8 @@ def test_one_id_in_the_answer_the_headers_and_the_log(closed):
     assert answer.headers["x-request-id"] == "trace-77"
     assert "trace-77" in answer.json()["id"]
     records = [json.loads(line) for line in closed.log.read_text().splitlines() if line.startswith("{")]
-    assert any(r.get("request_id") == "trace-77" and r["caller"] == "team" for r in records)
+    assert any(r.get("request_id") == "trace-77" and r["caller"] == "team" and r["code"] == "-" for r in records)
+    assert any(r.get("code") == "missing_api_key" and " 401" in r["message"] for r in records)
     assert "heliotrope" not in closed.log.read_text()
     assert KEY not in closed.log.read_text() and VLLM_KEY not in closed.log.read_text()
 

@@ -9,8 +9,10 @@ import subprocess
 import sys
 
 import pytest
+from starlette.responses import JSONResponse
 
 from server import logs
+from server.error_bodies import OpenAIErrors
 from server.logs import WithRequest, caller_name, request_id
 from server.request_ids import RequestIds, let_body_name
 from tests.live_server import ROOT
@@ -117,11 +119,35 @@ def test_paths_whose_access_is_not_logged(capsys):
     assert "/v1/models" in said and "/health" not in said
 
 
+@pytest.mark.parametrize("written_by", ["us", "vllm"])
+def test_the_code_of_an_error_is_known_when_its_answer_begins(written_by):
+    """uvicorn writes the line of a request then."""
+    body = {"us": {"error": {"code": "unsatisfiable"}}, "vllm": {"error": {"code": 400, "message": "no"}}}[written_by]
+    seen = []
+
+    async def app(scope, receive, send) -> None:
+        async def listening(message) -> None:
+            if message["type"] == "http.response.start":
+                record = logging.makeLogRecord({})
+                WithRequest().filter(record)
+                seen.append(record.code)
+            await send(message)
+
+        await OpenAIErrors(JSONResponse(body, 400 if scope["path"] == "/bad" else 200))(scope, receive, listening)
+
+    async def both() -> None:
+        await ask(RequestIds(app), "POST", "/bad")
+        await ask(RequestIds(app), "POST", "/good")
+
+    asyncio.run(both())
+    assert seen == [{"us": "unsatisfiable", "vllm": "invalid_value"}[written_by], "-"]
+
+
 def test_the_access_log_of_uvicorn_tells_id_and_caller():
     import uvicorn
 
     config = logs.of_uvicorn("text", uvicorn.config.LOGGING_CONFIG)
-    assert config["formatters"]["access"]["fmt"].endswith("[%(request_id)s %(caller)s]")
+    assert config["formatters"]["access"]["fmt"].endswith("[%(request_id)s %(caller)s %(code)s]")
     assert "request_id" not in uvicorn.config.LOGGING_CONFIG["formatters"]["access"]["fmt"]
     record = logging.makeLogRecord({})
     request_id.set("r-2")
