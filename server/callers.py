@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Coroutine
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope
@@ -30,6 +31,7 @@ def caller_of(scope: Scope) -> str:
     return network_of(client[0]) if client else ""
 
 
+@lru_cache(maxsize=4096)  # a request asks several times
 def network_of(address: str) -> str:
     """What callers are told apart by where they have no keys: an IPv4 address, the network of an IPv6 one, or what else it is."""
     try:
