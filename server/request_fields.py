@@ -45,6 +45,15 @@ INSTEAD = {  # field -> what to do instead of sending it
     "conversation": "send the turns in input",
     "best_of": "ask for n answers and choose",
 }
+ELSEWHERE = {  # as SGLang, llama.cpp and Ollama call it, and vLLM within structured_outputs -> as it is called here
+    "regex": "guided_regex",
+    "json": "guided_json",
+    "json_schema": "guided_json",
+    "format": "guided_json",
+    "choice": "guided_choice",
+    "ebnf": "guided_grammar",
+    "grammar": "guided_grammar",
+}
 READ_BY_BEAM_SEARCH = "n, max_tokens, temperature, length_penalty, include_stop_str_in_output and skip_special_tokens"
 NOT_READ_BY_BEAM_SEARCH: dict[str, tuple[Any, ...]] = {  # field -> values that ask for nothing
     "stop": ([], ""),
@@ -145,7 +154,8 @@ def _unknown(name: str, path: str, known: Iterable[str]) -> RequestRefused:
         return RequestRefused(f"{shown} is not supported: {INSTEAD[name]}", "unsupported_parameter", shown)
     if name == "response_format":
         return RequestRefused(f"{path} has text.format in place of response_format", "unknown_parameter", shown)
-    hint = did_you_mean(name, [*known, *WITHOUT_EFFECT])
+    here = ELSEWHERE.get(name)
+    hint = f"; here it is {here}" if here else did_you_mean(name, [*known, *WITHOUT_EFFECT])
     return RequestRefused(f"{shown} is unknown on {path}, and would be ignored{hint}", "unknown_parameter", shown)
 
 

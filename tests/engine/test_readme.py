@@ -90,6 +90,20 @@ def test_python_example(server, field):
     assert JUDGES[field](done.stdout.strip()), done.stdout
 
 
+def test_stream_example(server):
+    (example,) = [block for block in blocks("python") if "stream(" in block]
+    (model,) = re.findall(
+        r"^class WeatherQuery.*?(?=\n\n)", examples("python")["guided_json"], re.MULTILINE | re.DOTALL
+    )
+    program = "from pydantic import BaseModel, Field\n" + for_server(
+        blocks("python client")[0] + model + "\n" + example, server
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    streamed, parsed = done.stdout.strip().rsplit("\n", 1)
+    assert repr(json.loads(streamed)["location"]) in parsed
+
+
 def test_error_example_is_what_the_server_says(server):
     body = json.dumps({"model": server.model, "messages": [], "guided_choise": ["a"]})
     command = ["curl", "-s", f"{server.url}/v1/chat/completions", "-H", "Content-Type: application/json", "-d", body]

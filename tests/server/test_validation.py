@@ -161,6 +161,7 @@ def dropped(body: dict[str, Any], path: str = CHAT) -> RequestRefused | None:
         ({"max_completion_token": 5}, CHAT, "max_completion_token", "did you mean max_completion_tokens?"),
         ({"giuded_choice": ["a"]}, COMPLETIONS, "giuded_choice", "did you mean guided_choice?"),
         ({"guide-json": {}}, RESPONSES, "guide-json", "did you mean guided_json?"),
+        ({"json_schema": {}}, CHAT, "json_schema", "here it is guided_json"),
         ({"max_tokens": 5}, RESPONSES, "max_tokens", "max_output_tokens"),
         ({"max_completion_tokens": 5}, COMPLETIONS, "max_completion_tokens", "would be ignored"),
         ({"response_format": {"type": "json_object"}}, RESPONSES, "response_format", "text.format"),
