@@ -158,7 +158,7 @@ class Rounds:
     own: dict[str, list[int]] = field(default_factory=dict)
 
     def remember(self, server: LiveServer) -> None:
-        for name, value in own_bytes(server).items() if server.process else ():
+        for name, value in own_bytes(server.process.pid).items() if server.process else ():
             self.own.setdefault(name, [value, value, value])
             self.own[name][1] = max(value, self.own[name][1])
             self.own[name][2] = value

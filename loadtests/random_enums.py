@@ -15,6 +15,7 @@ import random
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ async def through_a_server(requests: int, folder: Path) -> dict[str, Any]:
         "GUIDED_MEMORY_CACHE_BYTES": str(MEMORY_BYTES),
     }
     with LiveServer.started(default_target(), folder / "server.log", environment=environment) as server:
-        watch = Watch(lambda: resident_bytes(server), folder / "indexes")
+        assert server.process is not None
+        watch = Watch(partial(resident_bytes, server.process.pid), folder / "indexes")
         return {
             "failed": await ask(server, requests, watch),
             "memory_tier_bytes": int(metric(server, 'guided_cache_bytes{tier="memory"}')),

@@ -118,23 +118,22 @@ async def calm(server: LiveServer, settle_s: float | None = None, most_seconds: 
     raise TimeoutError(f"constraints are still being compiled after {most_seconds:g} s")
 
 
-def resident_bytes(server: LiveServer) -> int:
-    """Memory of the server's process and of those that compile for it; pages that they share are counted for each."""
-    roles = _processes(server)
+def resident_bytes(pid: int) -> int:
+    """Memory of a server's process and of those that compile for it; pages that they share are counted for each."""
+    roles = _processes(pid)
     return sum(process.memory_info().rss for process in [*roles["gateway"], *roles["compiling"]])
 
 
-def own_bytes(server: LiveServer) -> dict[str, int]:
-    """Memory that ends with the server's processes, by what they do; of pages that processes share each has its part.
+def own_bytes(pid: int) -> dict[str, int]:
+    """Memory that ends with a server's processes, by what they do; of pages that processes share each has its part.
 
     Pages of files are left out: the system takes those back when it needs them.
     """
-    return {role: sum(map(_anonymous_bytes, processes)) for role, processes in _processes(server).items()}
+    return {role: sum(map(_anonymous_bytes, processes)) for role, processes in _processes(pid).items()}
 
 
-def _processes(server: LiveServer) -> dict[str, list[psutil.Process]]:
-    assert server.process is not None
-    gateway = psutil.Process(server.process.pid)
+def _processes(pid: int) -> dict[str, list[psutil.Process]]:
+    gateway = psutil.Process(pid)
     roles: dict[str, list[psutil.Process]] = {"gateway": [gateway], "engine": [], "compiling": []}
     for child in gateway.children():
         role = "compiling" if "guided.workers.nursery" in " ".join(child.cmdline()) else "engine"

@@ -1,9 +1,9 @@
-"""In: an OpenAI endpoint; out: errors and the slope of memory under mixed traffic: plain and guided, old constraints and new ones.
+"""In: an OpenAI endpoint; out: errors and the slopes of memory under mixed traffic: plain and guided, old constraints and new ones.
 
     python -m loadtests.soak [--url http://127.0.0.1:8000] [--minutes 5] [--streams 8] [--pid PID]
 
-Memory is that of the server's process and all of its children, where it runs on this machine: give its PID with --url. The slope is a least
-squares fit over the second half of the time, when caches have filled; five minutes find errors, an hour finds a leak.
+Memory is what would be free if the server's processes ended, by what they do, where they run on this machine: give the server's PID with
+--url. A slope is a least squares fit over the second half, when caches have filled; five minutes find errors, an hour finds a leak.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import argparse
 import asyncio
 import itertools
 import random
+import re
 import statistics
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-import psutil
 
 from loadtests.report import finish, median, percentiles, show
-from loadtests.requests import Streamed, stream
+from loadtests.requests import Streamed, own_bytes, stream
 from scripts.prepare_model import default_target
 from tests.live_server import LiveServer
 
@@ -32,57 +33,69 @@ def guided(kind: str, constraint: Any) -> dict[str, Any]:
     return {"structured_outputs": {kind: constraint}}  # which plain vLLM reads too
 
 
-def fields(dice: random.Random, number: int) -> dict[str, Any]:
-    """A request of the mix: a third plain, the others guided."""
+def request(dice: random.Random, number: int) -> tuple[dict[str, Any], str]:
+    """A request of the mix, a third plain, the others guided; and what the whole answer has to match."""
     word = f"x{number}" if dice.random() < NEW_SHARE else dice.choice(["red", "green", "blue"])
+    schema = {"type": "object", "properties": {word: {"type": "integer"}}, "required": [word]}
     return dice.choice(
         [
-            {"max_tokens": 24},
-            guided("choice", [f"{word} yes", f"{word} no"]),
-            guided("json", {"type": "object", "properties": {word: {"type": "integer"}}, "required": [word]}),
-            guided("regex", rf"{word} [a-z]{{1,12}}\."),
-            {"max_tokens": 8, "temperature": 0},
-            guided("grammar", f'root ::= "{word}" (" " [0-9]{{1,3}}){{1,3}}'),
+            ({"max_tokens": 24}, "(?s:.*)"),
+            (guided("choice", [f"{word} yes", f"{word} no"]), f"{word} (yes|no)"),
+            (guided("json", schema), rf'{{\s*"{word}"\s*:\s*-?[0-9][0-9.eE+-]*\s*}}'),
+            (guided("regex", rf"{word} [a-z]{{1,12}}\."), rf"{word} [a-z]{{1,12}}\."),
+            ({"max_tokens": 8, "temperature": 0}, "(?s:.*)"),
+            (guided("grammar", f'root ::= "{word}" (" " [0-9]{{1,3}}){{1,3}}'), f"{word}( [0-9]{{1,3}}){{1,3}}"),
         ]
     )
 
 
-def resident_bytes(pid: int) -> int:
-    tree = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    total = 0
-    for process in tree:
-        try:
-            total += process.memory_full_info().uss  # what would be free again if it ended
-        except psutil.Error:
-            continue
-    return total
+@dataclass
+class Memory:
+    """Samples of it, in bytes, by what the processes do: "gateway", "engine", "compiling"."""
 
+    seconds: list[float] = field(default_factory=list)
+    of: dict[str, list[int]] = field(default_factory=dict)
 
-def slope_mib_per_hour(samples: list[tuple[float, int]]) -> float | None:
-    """Of (seconds, bytes), second half."""
-    half = [s for s in samples if s[0] >= samples[-1][0] / 2] if samples else []
-    if len(half) < 3:
-        return None
-    fit = statistics.linear_regression([s[0] for s in half], [s[1] for s in half])
-    return round(fit.slope * 3600 / 2**20, 1)
+    def add(self, seconds: float, found: dict[str, int]) -> None:
+        self.seconds.append(seconds)
+        for role, value in found.items():
+            self.of.setdefault(role, []).append(value)
+
+    def mib(self, position: int) -> dict[str, int]:
+        return {role: values[position] >> 20 for role, values in self.of.items()}
+
+    def mib_per_hour(self) -> dict[str, float]:
+        """The slopes of the second half."""
+        half = len(self.seconds) // 2
+        if len(self.seconds) - half < 3:
+            return {}
+        fits = {
+            role: statistics.linear_regression(self.seconds[half:], values[half:]) for role, values in self.of.items()
+        }
+        return {role: round(fit.slope * 3600 / 2**20, 1) for role, fit in fits.items()}
 
 
 async def measure(server: LiveServer, minutes: float, streams: int, pid: int | None) -> dict[str, Any]:
     end = time.monotonic() + 60 * minutes
     numbers = itertools.count()
     kept: list[Streamed] = []
-    memory: list[tuple[float, int]] = []
+    wrong: list[str] = []
+    memory = Memory()
 
     async def client_of_many(seed: int) -> None:
         dice = random.Random(seed)
         async with httpx.AsyncClient(timeout=600) as client:
             while time.monotonic() < end:
-                kept.append(await stream(client, server, **fields(dice, next(numbers))))
+                fields, pattern = request(dice, next(numbers))
+                answer = await stream(client, server, **fields)
+                kept.append(answer)
+                if answer.finished and not re.fullmatch(pattern, answer.text):
+                    wrong.append(f"{fields}: {answer.text}")
 
     async def watch() -> None:
         begin = time.monotonic()
         while pid is not None and time.monotonic() < end:
-            memory.append((time.monotonic() - begin, await asyncio.to_thread(resident_bytes, pid)))
+            memory.add(time.monotonic() - begin, await asyncio.to_thread(own_bytes, pid))
             await asyncio.sleep(SAMPLE_S)
 
     await asyncio.gather(watch(), *(client_of_many(seed) for seed in range(streams)))
@@ -92,14 +105,16 @@ async def measure(server: LiveServer, minutes: float, streams: int, pid: int | N
         "minutes": minutes,
         "requests": len(kept),
         "failed": len(failed),
-        "first_failure": str(failed[0].error) if failed else None,
+        "wrong": len(wrong),
+        "first_fault": str(failed[0].error) if failed else next(iter(wrong), None),
         "ttft_ms": percentiles([a.first_ms for a in kept if a.first_ms is not None]),
         "ttft_ms_median_by_third": [
             median([a.first_ms for a in third if a.first_ms is not None], 1) for third in thirds
         ],
-        "memory_mib_start": memory[0][1] >> 20 if memory else None,
-        "memory_mib_end": memory[-1][1] >> 20 if memory else None,
-        "memory_mib_per_hour": slope_mib_per_hour(memory),
+        "memory_mib_start": memory.mib(0),
+        "memory_mib_half": memory.mib(len(memory.seconds) // 2),
+        "memory_mib_end": memory.mib(-1),
+        "memory_mib_per_hour": memory.mib_per_hour(),
     }
     show("soak", list(figures), [list(figures.values())])
     return figures
@@ -125,7 +140,7 @@ def main() -> None:
             assert server.process is not None
             figures = asyncio.run(measure(server, args.minutes, args.streams, server.process.pid))
     finish(figures)
-    raise SystemExit(1 if figures["failed"] else 0)
+    raise SystemExit(1 if figures["failed"] or figures["wrong"] else 0)
 
 
 if __name__ == "__main__":

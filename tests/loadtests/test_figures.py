@@ -20,7 +20,7 @@ from loadtests.by_kind import KINDS, PUBLISHED_PERCENT, Seen, report
 from loadtests.compliance import TASKS, is_valid
 from loadtests.report import finish, median, percentiles, show
 from loadtests.requests import Streamed
-from loadtests.soak import slope_mib_per_hour
+from loadtests.soak import Memory
 from tests.live_server import LiveServer
 
 
@@ -38,13 +38,12 @@ def test_percentiles_are_values_that_were_measured():
 
 
 def test_the_slope_of_memory_is_that_of_the_second_half():
-    warm = [(float(t), 10 << 20) for t in range(0, 3600, 60)]
-    assert slope_mib_per_hour(warm) == 0.0
-    filling = [(float(t), min(t, 1800) << 20) for t in range(0, 3601, 60)]
-    assert slope_mib_per_hour(filling) == 0.0
-    leaking = [(float(t), t << 20) for t in range(0, 3601, 60)]
-    assert slope_mib_per_hour(leaking) == 3600.0
-    assert slope_mib_per_hour([]) is None
+    memory = Memory()
+    for minute in range(61):
+        memory.add(60.0 * minute, {"warm": 10 << 20, "filling": min(minute, 30) << 20, "leaking": minute << 20})
+    assert memory.mib_per_hour() == {"warm": 0.0, "filling": 0.0, "leaking": 60.0}
+    assert memory.mib(-1) == {"warm": 10, "filling": 30, "leaking": 60}
+    assert Memory().mib_per_hour() == Memory().mib(0) == {}
 
 
 def test_an_answer_counts_only_as_it_came():
