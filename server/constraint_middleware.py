@@ -39,12 +39,12 @@ from server.request_fields import (
     CHAT,
     MODELS,
     RESPONSES,
-    is_on,
     refuse_dropped_fields,
     refuse_what_is_no_array,
     route_of,
 )
 from server.request_ids import let_body_name
+from server.request_options import is_on
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention
 from server.tools.request import ToolRequest, as_vllm_reads, read_tools

@@ -288,10 +288,10 @@ def _refuse_unknown_fields(body: Body) -> None:
             raise _unknown_field(name)
         if name == "guided_decoding_backend" and value is not None and value not in BACKENDS:
             raise _invalid(name, f"must be one of {', '.join(BACKENDS)}, not {str(value)[:80]!r}")
-    _refuse_constraint_in_extra_body(body.get("extra_body"))
     extra = body.get("vllm_xargs")
     if isinstance(extra, Mapping) and KEY in extra:
         raise _invalid(f"vllm_xargs.{KEY}", "is reserved; send the constraint in one of the guided_* fields")
+    _refuse_misplaced(body)
 
 
 def looks_guided(name: str) -> bool:
@@ -299,14 +299,17 @@ def looks_guided(name: str) -> bool:
     return name.lower().startswith("guided")
 
 
-def _refuse_constraint_in_extra_body(extra: Any) -> None:
-    """`extra_body` is an argument of OpenAI's client, which never sends it; by hand, its fields belong one level up."""
-    if isinstance(extra, Mapping):
-        for name in extra:
-            if looks_guided(name) or name in ("structured_outputs", "response_format"):
-                raise _invalid(
-                    f"extra_body.{name}", f"has no effect there; put {name} beside model, without extra_body"
-                )
+def _refuse_misplaced(body: Body) -> None:
+    """A constraint within another field is nobody's, such as in `extra_body`, an argument of OpenAI's client that it never sends."""
+    messages = body.get("messages")
+    holders = {name: body.get(name) for name in ("extra_body", "chat_template_kwargs", "vllm_xargs")}
+    holders |= {
+        f"messages.{place}": message for place, message in enumerate(messages if isinstance(messages, list) else ())
+    }
+    for place, holder in holders.items():
+        for name, value in holder.items() if isinstance(holder, Mapping) else ():
+            if value is not None and (looks_guided(name) or name in ("structured_outputs", "response_format")):
+                raise _invalid(f"{place}.{name[:80]}", f"has no effect there; put {name[:80]} beside model")
 
 
 def _refuse_unknown_keys(field: str, value: Mapping[str, Any], known: tuple[str, ...]) -> None:

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 
 from guided.errors import json_type
 from server.errors import RequestRefused
+from server.inner_fields import refuse_unread_within
 from server.near_names import did_you_mean
+from server.request_options import is_on
 from server.without_effect import WITHOUT_EFFECT
 
 Body = Mapping[str, Any]
-_SWITCH = TypeAdapter(bool)
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 INVOCATIONS = "/invocations"  # SageMaker's name for the first two, by what is in the body
@@ -98,6 +99,7 @@ def refuse_dropped_fields(body: Body, path: str, is_ours: Callable[[str], bool],
             continue
         if not _asks_for_nothing(name, value, body):
             raise _unknown(name, path, [*ours, *known])
+    refuse_unread_within(body)
     text = body.get("text")
     if path == RESPONSES and isinstance(text, Mapping) and text.get("verbosity") not in (None, "medium"):
         raise RequestRefused(
@@ -157,14 +159,6 @@ def _unknown(name: str, path: str, known: Iterable[str]) -> RequestRefused:
     here = ELSEWHERE.get(name)
     hint = f"; here it is {here}" if here else did_you_mean(name, [*known, *WITHOUT_EFFECT])
     return RequestRefused(f"{shown} is unknown on {path}, and would be ignored{hint}", "unknown_parameter", shown)
-
-
-def is_on(value: Any) -> bool:
-    """As vLLM's models read a switch: 1 and "true" turn it on too."""
-    try:
-        return _SWITCH.validate_python(value)
-    except ValidationError:  # or null; the route refuses what is neither
-        return False
 
 
 def _refuse_beside_beam_search(body: Body) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from guided.errors import json_type
 from server.errors import RequestRefused
 from server.status_errors import VALIDATED
@@ -28,7 +30,16 @@ class RequestOptions:
 
 DEFAULTS = RequestOptions()
 NAMES = tuple(option.name for option in fields(RequestOptions))
+_SWITCH = TypeAdapter(bool)
 PENALTIES = (1e-6, 1e6)  # beyond any use, and far from where 32 bits end
+
+
+def is_on(value: Any) -> bool:
+    """As vLLM's models read a switch: 1 and "true" turn it on too."""
+    try:
+        return _SWITCH.validate_python(value)
+    except ValidationError:  # or null; the route refuses what is neither
+        return False
 
 
 def read_options(body: Mapping[str, Any]) -> RequestOptions:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from server.errors import RequestRefused
+from server.inner_fields import refuse_unread
 
 _MARK = "custom tool"  # in the parameters of the function that stands for one
 _BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
@@ -45,11 +46,13 @@ def read_format(value: Any, field: str, flat: bool) -> tuple[dict[str, Any] | No
     place = field
     if grammar is not None and not flat:
         grammar, place = grammar.get("grammar"), f"{field}.grammar"
+        refuse_unread(value, field, ("type", "grammar"))
     if not isinstance(grammar, Mapping):
         raise RequestRefused(f"{field} must be of type text or grammar", "invalid_constraint", field)
     syntax, definition = grammar.get("syntax"), grammar.get("definition")
     if not isinstance(definition, str):
         raise RequestRefused(f"{place}.definition must be a string", "invalid_constraint", f"{place}.definition")
+    refuse_unread(grammar, place, ("type", "syntax", "definition") if flat else ("syntax", "definition"))
     match syntax:
         case "lark":
             return {"type": "grammar", "grammar": definition}, f"{place}.definition"

@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 from guided.limits import Limits
 from server.errors import RequestRefused
+from server.inner_fields import CUSTOM, FUNCTION, OF_A_TOOL, refuse_unread
+from server.request_options import is_on
 from server.tools import custom
 
 Choice = Literal["auto", "required"]
@@ -99,7 +101,7 @@ def read_tools(
     _refuse_many(found, "tools")
     _refuse_twins(found)
     _refuse_long(found, most_bytes)
-    parallel = body.get("parallel_tool_calls") is not False
+    parallel = body.get("parallel_tool_calls") is None or is_on(body["parallel_tool_calls"])
     if not found:
         return None
     if choice in ("auto", "required"):
@@ -154,10 +156,14 @@ def _tool(tool: Any, place: str, flat: bool, kinds: tuple[str, ...] = _KINDS) ->
     if kind not in kinds:
         message = f"{place}.type must be {' or '.join(kinds)}, not {kind!r}"
         raise RequestRefused(message, "not_enforced", f"{place}.type")
+    around, read = place, CUSTOM if kind == "custom" else FUNCTION
     inner, place = _inside(tool, kind, place, flat)
     if not isinstance(inner, Mapping):
         raise RequestRefused(f"{place} must be an object", "invalid_constraint", place)
     name = _name(inner, place)
+    refuse_unread(inner, place, (*OF_A_TOOL, *read) if flat else read)
+    if not flat:
+        refuse_unread(tool, around, (*OF_A_TOOL, kind))
     if kind == "custom":
         wanted, field = custom.read_format(inner.get("format"), f"{place}.format", flat)
         return Tool(name, custom.parameters(name), place, field, wanted)
@@ -221,6 +227,8 @@ def _refuse_long(tools: Iterable[Tool], most_bytes: int) -> None:
 
 def _from_object(choice: Mapping[str, Any], tools: Sequence[Tool], parallel: bool, flat: bool) -> ToolRequest | None:
     kind = choice.get("type")
+    if not flat and kind in choice:  # else vLLM says what is missing
+        refuse_unread(choice, "tool_choice", ("type", kind))
     if kind == _ALLOWED:
         return _allowed(*_inside(choice, _ALLOWED, "tool_choice", flat), tools, parallel, flat)
     if flat and kind not in _KINDS:

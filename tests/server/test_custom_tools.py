@@ -78,6 +78,8 @@ REFUSED = [
         "tools.0.custom.format.grammar.definition",
     ),
     ({"type": "custom"}, "tools.0.custom"),
+    ({"type": "custom", "custom": {"name": "f", "formt": {"type": "grammar"}}}, "tools.0.custom.formt"),
+    ({"type": "custom", "custom": {"name": "f"}, "format": {"type": "grammar"}}, "tools.0.format"),
 ]
 
 

@@ -104,6 +104,17 @@ REFUSED = [
     ({"guided-choice": ["a"]}, "guided-choice", "invalid_constraint"),
     ({"extra_body": {"guided_regex": "a"}}, "extra_body.guided_regex", "invalid_constraint"),
     ({"extra_body": {"response_format": {}}}, "extra_body.response_format", "invalid_constraint"),
+    ({"vllm_xargs": {"guided_regex": "a"}}, "vllm_xargs.guided_regex", "invalid_constraint"),
+    (
+        {"chat_template_kwargs": {"structured_outputs": {}}},
+        "chat_template_kwargs.structured_outputs",
+        "invalid_constraint",
+    ),
+    (
+        {"messages": [{"role": "user", "content": "x", "guided_json": SCHEMA}]},
+        "messages.0.guided_json",
+        "invalid_constraint",
+    ),
     (
         {"guided_options": {"white_space": "compact"}, "guided_json": SCHEMA},
         "guided_options.white_space",

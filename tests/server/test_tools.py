@@ -267,6 +267,39 @@ def test_refusals_name_the_field(body, param, code):
     assert param in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (
+            {"tools": [{"type": "function", "function": {"name": "f", "paramters": WEATHER}}]},
+            "tools.0.function.paramters",
+        ),
+        (
+            {"tools": [{"type": "function", "function": {"name": "f", "input_schema": {}}}]},
+            "tools.0.function.input_schema",
+        ),
+        ({"tools": [{"type": "function", "function": {"name": "f"}, "parameters": WEATHER}]}, "tools.0.parameters"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}, "strict": True}]}, "tools.0.strict"),
+        (
+            {"tools": TOOLS, "tool_choice": {**named("trip"), "parallel_tool_calls": False}},
+            "tool_choice.parallel_tool_calls",
+        ),
+    ],
+)
+def test_what_nobody_would_read_of_a_tool_is_refused(body, field):
+    with pytest.raises(RequestRefused, match="would be ignored") as refused:
+        read_tools(body)
+    assert (refused.value.param, refused.value.code) == (field, "unknown_parameter")
+
+
+@pytest.mark.parametrize(
+    ("said", "parallel"), [("false", False), (0, False), (False, False), (None, True), ("true", True)]
+)
+def test_switches_are_read_as_vllm_reads_them(said, parallel):
+    found = read_tools({"tools": TOOLS, "parallel_tool_calls": said})
+    assert found is not None and found.parallel is parallel
+
+
 @pytest.mark.parametrize("body", [{}, {"tools": []}, {"tools": TOOLS, "tool_choice": "none"}, {"tools": 3}])
 def test_no_tools_to_call(body):
     assert read_tools(body) is None

@@ -77,6 +77,8 @@ def test_custom_tools_of_responses_reach_vllm_without_their_grammars():
         ({"type": "namespace", "name": "n"}, "tools.0.tools"),
         ({"type": "namespace", "name": "n", "tools": [SAY]}, "tools.0.tools.0.type"),
         ({"type": "namespace", "tools": flat(TOOLS)}, "tools.0.name"),
+        ({"type": "function", "name": "f", "paramters": {}}, "tools.0.paramters"),
+        ({**SAY, "format": {**REGEX_INPUT, "type": "grammar", "flags": "i"}}, "tools.0.format.flags"),
     ],
 )
 def test_refusals_name_the_field_on_responses_too(tool, field):
