@@ -15,7 +15,7 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -27,8 +27,9 @@ from vllm.v1.engine.exceptions import EngineGenerateError
 from server.errors import RequestRefused, refusal
 from server.logs import error_code
 from server.status_errors import CODES, code_of, of_status
-from server.validation import from_validation, from_vllm_validation, without_place
+from server.validation import from_part_of_a_message, from_validation, from_vllm_validation, without_place
 
+_LATE = "ValidatorIterator"  # pydantic's name of a list that is read when it is needed
 _IN_A_STREAM = b'data: {"error"'
 
 logger = logging.getLogger(__name__)
@@ -43,24 +44,52 @@ class OpenAIErrors:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
-            return
-        start: Message | None = None  # of an error whose body is not complete
-        body = b""
+        else:
+            await self.app(scope, receive, _Answer(scope, send).take)
 
-        async def translated(message: Message) -> None:
-            nonlocal start, body
-            if message["type"] == "http.response.start" and message["status"] >= 400:
-                start = message
-            elif message["type"] == "http.response.body" and start is not None:
-                body += message.get("body", b"")
-                if not message.get("more_body", False):
-                    await _send_error(start, body, scope, send)
-            elif message["type"] == "http.response.body" and message.get("body", b"").startswith(_IN_A_STREAM):
-                await send({**message, "body": _events(message["body"])})
-            else:
-                await send(message)
 
-        await self.app(scope, receive, translated)
+class _Answer:
+    """One answer on its way out.
+
+    The start of a stream waits for its first event: where the engine refuses a request only when it begins, that is an error, and the
+    status is the one that the request gets without `stream`.
+    """
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self._held: Message | None = (
+            None  # the start of an error whose body is not complete, or of a stream without an event
+        )
+        self._body = b""
+        self._over = False
+
+    async def take(self, message: Message) -> None:
+        """The application's `send`."""
+        if message["type"] == "http.response.start" and (message["status"] >= 400 or _is_stream(message)):
+            self._held = message
+        elif message["type"] != "http.response.body" or self._over:
+            if not self._over:
+                await self._send(message)
+        elif self._held is None:
+            body: bytes = message.get("body", b"")
+            await self._send({**message, "body": _events(body)} if body.startswith(_IN_A_STREAM) else message)
+        elif self._held["status"] >= 400:
+            self._body += message.get("body", b"")
+            if not message.get("more_body", False):
+                await _send_error(self._held, self._body, self._scope, self._send)
+        elif message.get("body") or not message.get("more_body", False):
+            await self._begin(self._held, message)
+
+    async def _begin(self, start: Message, first: Message) -> None:
+        """A stream, of which this is the first event."""
+        refused = _error_in(first.get("body", b""))
+        self._held, self._over = None, refused is not None
+        if refused is None:
+            await self._send(start)
+            await self.take(first)
+        else:
+            await _send_refused(start, refused, self._send)
 
 
 def install_handlers(app: FastAPI) -> None:
@@ -104,6 +133,8 @@ def _where(error: BaseException) -> str:
 
 async def _unexpected(_request: Request, error: Exception) -> Response:
     """Our bug or vLLM's; what it says may quote prompts and paths, which is for the log and not for the client."""
+    if isinstance(error, ValidationError) and error.title == _LATE:
+        return from_part_of_a_message(error.errors(include_input=False, include_url=False)).response()
     logger.error("a request failed in %s", _where(error))  # what the error says may quote a prompt
     if isinstance(error, PydanticSerializationError) and "depth" in str(error):  # vLLM copies tools and the like so
         return RequestRefused("the request is nested too deeply", "constraint_too_complex").response()
@@ -135,12 +166,17 @@ async def _send_error(start: Message, body: bytes, scope: Scope, send: Send) -> 
     else:
         detail = error or (said.get("detail") if isinstance(said, Mapping) else None)
         refused = of_status(start["status"], detail if isinstance(detail, str) else "", scope)
+    await _send_refused(start, refused, send)
+
+
+async def _send_refused(start: Message, refused: RequestRefused, send: Send) -> None:
+    """The refusal in place of the answer that `start` would begin, with its headers."""
     content = json.dumps(refused.body()).encode()
     replaced = (b"content-length", b"content-type")
     headers = [(name, value) for name, value in start["headers"] if name.lower() not in replaced]
     headers += [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     error_code.set(refused.code)
-    await send({**start, "headers": headers})
+    await send({**start, "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
 
 
@@ -149,7 +185,8 @@ def _from_vllm(status: int, error: Mapping[str, Any]) -> RequestRefused:
     message, parameter = without_place(str(error.get("message") or ""))
     parameter = error.get("param") or parameter
     code = code_of(status)
-    if status == 404 and parameter == "model":
+    if status == 404 and (parameter == "model" or message.startswith("The model `")):  # Anthropic's form has no param
+        parameter = "model"
         code = "model_not_found"
     elif "maximum context length" in message:
         code = "context_length_exceeded"
@@ -158,15 +195,30 @@ def _from_vllm(status: int, error: Mapping[str, Any]) -> RequestRefused:
 
 def _events(body: bytes) -> bytes:
     """Error events of a stream; what follows them in the same piece stays."""
-    event, separator, rest = body.partition(b"\n\n")
+    refused = _error_in(body)
+    if refused is None:
+        return body
+    _, separator, rest = body.partition(b"\n\n")
+    return b"data: " + json.dumps(refused.body()).encode() + separator + rest
+
+
+def _error_in(body: bytes) -> RequestRefused | None:
+    """The error that vLLM says in the first event of `body`, if there is one."""
+    if not body.startswith(_IN_A_STREAM):
+        return None
+    event = body.partition(b"\n\n")[0]
     try:
         error = json.loads(event.removeprefix(b"data: "))["error"]
     except (ValueError, KeyError):
-        return body
+        return None
     if not isinstance(error, Mapping) or isinstance(error.get("code"), str):
-        return body
-    status = error.get("code") or 500
-    return b"data: " + json.dumps(_from_vllm(status, error).body()).encode() + separator + rest
+        return None
+    return _from_vllm(error.get("code") or 500, error)
+
+
+def _is_stream(start: Message) -> bool:
+    headers = {name.lower(): value for name, value in start["headers"]}
+    return headers.get(b"content-type", b"").startswith(b"text/event-stream")
 
 
 def _words(message: str) -> str:

@@ -87,6 +87,27 @@ def from_validation(errors: Sequence[Mapping[str, Any]], body: Any) -> RequestRe
     )
 
 
+def from_part_of_a_message(errors: Sequence[Mapping[str, Any]]) -> RequestRefused:
+    """The refusal of a part of a message's content, which pydantic reads only when vLLM does, and does not say of which message.
+
+    Args:
+        errors: pydantic's, each at (position of the part, branch of the union, field, ...); a branch is meant whose `type` is no error.
+    """
+    others = {error["loc"][:2] for error in errors if error["type"] == "literal_error"}
+    meant = [error for error in errors if error["loc"][:2] not in others]
+    if not meant:
+        kinds = " or ".join(dict.fromkeys(str(e["ctx"]["expected"]) for e in errors if e["type"] == "literal_error"))
+        message = f"messages: a part of the content must be of type {kinds}"
+        return RequestRefused(message, "invalid_value", "messages")
+    position, _, *inside = meant[0]["loc"]
+    field = ".".join(map(str, inside)) or "it"
+    where = f"messages: in part {position} of the content {field}"
+    if meant[0]["type"] == "missing":
+        return RequestRefused(f"{where} is missing", "missing_required_parameter", "messages")
+    wanted = _TYPES.get(meant[0]["type"], "valid")
+    return RequestRefused(f"{where} must be {wanted}", "invalid_type", "messages")
+
+
 def from_vllm_validation(error: VLLMValidationError) -> RequestRefused:
     """The refusal of one of vLLM's own checks, which name the field, if only in the sentence."""
     message, parameter = without_place(str(error.args[0]))

@@ -228,7 +228,7 @@ def _refuse_long(tools: Iterable[Tool], most_bytes: int) -> None:
 def _from_object(choice: Mapping[str, Any], tools: Sequence[Tool], parallel: bool, flat: bool) -> ToolRequest | None:
     kind = choice.get("type")
     if not flat and kind in choice:  # else vLLM says what is missing
-        refuse_unread(choice, "tool_choice", ("type", kind))
+        refuse_unread(choice, "tool_choice", ("type", str(kind)))
     if kind == _ALLOWED:
         return _allowed(*_inside(choice, _ALLOWED, "tool_choice", flat), tools, parallel, flat)
     if flat and kind not in _KINDS:

@@ -87,6 +87,30 @@ def test_models_that_do_not_exist(gateway):
     assert raised.value.code == "model_not_found"
 
 
+def test_anthropics_route_names_the_model_too(gateway):
+    body = {"model": "gpt-9", "messages": [{"role": "user", "content": "x"}], "max_tokens": 2}
+    error = error_of(post(gateway, "/v1/messages", body), 404)
+    assert (error["code"], error["param"]) == ("model_not_found", "model")
+
+
+@pytest.mark.parametrize("parts", [[{"type": "text", "text": "x"}], []], ids=["second", "first"])
+@pytest.mark.parametrize(
+    ("part", "code"),
+    [({"type": "text", "txt": "x"}, "missing_required_parameter"), ({"type": "text", "text": 5}, "invalid_type")],
+)
+def test_parts_of_messages_without_a_text(gateway, parts, part, code):
+    body = {"messages": [{"role": "user", "content": [*parts, part]}], "max_tokens": 4}
+    error = error_of(post(gateway, "/v1/chat/completions", body))
+    assert (error["code"], error["param"]) == (code, f"messages#/0/content/{len(parts)}/text")
+
+
+def test_parts_of_a_type_that_is_none(gateway):
+    body = {"messages": [{"role": "user", "content": [{"type": "txt", "text": "x"}]}], "max_tokens": 4}
+    error = error_of(post(gateway, "/v1/chat/completions", body))
+    assert error["message"].startswith("messages: a part of the content must be of type 'text' or ")
+    assert (error["code"], error["param"]) == ("invalid_value", "messages")
+
+
 def test_one_model(gateway):
     card = gateway.client.models.retrieve(gateway.model)
     assert (card.id, card.object) == (gateway.model, "model")
@@ -233,6 +257,39 @@ def test_an_error_within_a_stream():
         "code": "invalid_value",
     }
     assert rest == b"data: [DONE]\n\n"
+
+
+ERROR_EVENT = b'data: {"error": {"message": "no more", "type": "BadRequestError", "param": "n", "code": 400}}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("events", "status", "sent"),
+    [
+        ([ERROR_EVENT, DONE], 400, b'{"error": {"message": "no more", '),
+        ([b"", ERROR_EVENT + DONE], 400, b'{"error": {"message": "no more", '),
+        ([b"data: {}\n\n", ERROR_EVENT, DONE], 200, b'data: {}\n\ndata: {"error": {"message": "no more", '),
+        ([b"data: {}\n\n", DONE], 200, b"data: {}\n\ndata: [DONE]\n\n"),
+        ([], 200, b""),
+    ],
+)
+def test_a_stream_that_begins_with_an_error_has_the_status_of_it(events, status, sent):
+    """As the same request has without `stream`: what vLLM's backends and a request's own filters refuse comes from the engine."""
+    from starlette.responses import StreamingResponse
+
+    from server.error_bodies import OpenAIErrors
+
+    async def route(scope, receive, send):
+        async def parts():
+            for event in events:
+                yield event
+
+        await StreamingResponse(parts(), media_type="text/event-stream")(scope, receive, send)
+
+    answer = TestClient(OpenAIErrors(route)).get("/")
+    assert answer.status_code == status and answer.content.startswith(sent)
+    if status == 400:
+        assert error_of(answer)["code"] == "invalid_value"
 
 
 @pytest.mark.parametrize("path", GENERATING)
