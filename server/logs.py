@@ -15,6 +15,7 @@ from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
+from server.errors import RequestRefused
 from server.start_log import leave_out_expected
 
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
@@ -23,6 +24,12 @@ error_code: ContextVar[str] = ContextVar("error_code", default="-")
 
 _OURS = ("server", "guided", "guided-server")
 _FOREIGN = ("vllm", "uvicorn", "uvicorn.access", "uvicorn.error")
+_OF_REQUESTS = (  # loggers of vLLM that tell of every exception
+    "vllm.entrypoints.anthropic.api_router",
+    "vllm.entrypoints.anthropic.serving",
+    "vllm.entrypoints.openai.chat_completion.serving",
+    "vllm.entrypoints.openai.completion.serving",
+)
 _TEXT = "%(levelname)s %(asctime)s [%(name)s] %(message)s [%(request_id)s %(caller)s]"
 # The names are those of vLLM's own JSON, which the engine's processes write.
 _JSON = "%(asctime)s %(levelname)s %(name)s %(processName)s %(process)d %(request_id)s %(caller)s %(code)s %(message)s"
@@ -36,6 +43,16 @@ class Progress:
 
     def say(self, message: str) -> None:
         logging.getLogger("guided-server").info("[%5.1f s] %s", time.monotonic() - self.started, message)
+
+
+class WithoutRefusals(logging.Filter):
+    """Drops what vLLM says, with a traceback, of requests that it refuses: the client is told, and the message may quote the request."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        from vllm.exceptions import VLLMClientError
+
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        return not isinstance(error, VLLMClientError | RequestRefused)
 
 
 class WithRequest(logging.Filter):
@@ -87,6 +104,8 @@ def configure_vllm(args: Namespace, log_format: str) -> None:
         args.logging_config = LoggingConfig(formatter="json")
     configure_logging_from_args(args)
     configure(log_format)  # over what that made of vLLM's logger
+    for name in _OF_REQUESTS:
+        logging.getLogger(name).addFilter(WithoutRefusals())
     hidden = [path.strip() for path in (args.disable_access_log_for_endpoints or "").split(",") if path.strip()]
     if log_format == "json" and hidden:  # for text it is in the configuration that uvicorn gets
         logging.getLogger("uvicorn.access").addFilter(UvicornAccessLogFilter(hidden))

@@ -13,7 +13,8 @@ from starlette.responses import JSONResponse
 
 from server import logs
 from server.error_bodies import OpenAIErrors
-from server.logs import WithRequest, caller_name, request_id
+from server.errors import RequestRefused
+from server.logs import WithoutRefusals, WithRequest, caller_name, request_id
 from server.request_ids import RequestIds, let_body_name
 from tests.live_server import ROOT
 from tests.server.asgi import ask, echo
@@ -154,3 +155,20 @@ def test_the_access_log_of_uvicorn_tells_id_and_caller():
     caller_name.set("team")
     assert WithRequest().filter(record) and (record.request_id, record.caller) == ("r-2", "team")
     assert logs.of_uvicorn("json", uvicorn.config.LOGGING_CONFIG) is None
+
+
+def test_what_a_client_did_wrong_is_no_traceback():
+    """vLLM logs one of every exception on some routes; what is no refusal stays."""
+    from vllm.exceptions import VLLMValidationError
+
+    def passes(error: Exception) -> bool:
+        try:
+            raise error
+        except type(error):
+            record = logging.LogRecord("vllm", logging.ERROR, "", 1, "Error in a stream", None, sys.exc_info())
+        return bool(WithoutRefusals().filter(record))
+
+    assert not passes(VLLMValidationError("temperature must be in [0, 2]", parameter="temperature"))
+    assert not passes(RequestRefused("too many", "overloaded", status=429))
+    assert passes(ValueError("a fault of ours"))
+    assert WithoutRefusals().filter(logging.LogRecord("vllm", logging.ERROR, "", 1, "no exception", None, None))
