@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -257,9 +258,18 @@ def _schema_value(schema: Any) -> Any:
     return schema
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises ValueError: a name is there twice, of which only the last would count."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the name {name[:80]!r} is twice in one object")
+    return found
+
+
 def _from_text(text: str | bytes, what: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except RecursionError as error:
         raise _nested_too_deeply(*_deepest_of_text(text if isinstance(text, str) else text.decode())) from error
     except ValueError as error:

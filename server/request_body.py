@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from starlette.types import Scope
@@ -20,7 +21,8 @@ def parse_body(raw: bytes) -> Any:
     """The JSON value of a request; None where its body is empty.
 
     Raises:
-        RequestRefused: it is not JSON in UTF-8, or too deep or its numbers too long to be read. NaN and Infinity are not JSON.
+        RequestRefused: it is not JSON in UTF-8, or too deep or its numbers too long to be read, or an object has a name
+            twice. NaN and Infinity are not JSON.
     """
     if not raw:
         return None
@@ -37,12 +39,21 @@ def parse_body(raw: bytes) -> Any:
         raise RequestRefused("the body has an integer of too many digits", "invalid_json") from error
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        message = f"the body has the name {name[:80]!r} twice in one object, and only the last would be read"
+        raise RequestRefused(message, "invalid_json")
+    return found
+
+
 def _refuse_constant(name: str) -> None:
     raise RequestRefused(f"the body is not JSON: {name} is not a number of JSON", "invalid_json")
 
 
 _DECODER = json.JSONDecoder(
-    parse_constant=_refuse_constant
+    parse_constant=_refuse_constant, object_pairs_hook=_object
 )  # `json.loads` makes one for each call, which takes longer than a small body
 
 

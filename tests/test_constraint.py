@@ -93,3 +93,8 @@ def test_a_model_without_a_schema_is_refused():
     for model in (pydantic.BaseModel, Callback):
         with pytest.raises(guided.InvalidConstraint, match="the model has no JSON Schema"):
             Constraint.json_schema(model)
+
+
+def test_a_schema_as_text_says_nothing_twice():
+    with pytest.raises(guided.InvalidConstraint, match="'type' is twice in one object"):
+        Constraint.json_schema('{"type": "string", "properties": {"a": {}}, "type": "object"}')
