@@ -22,7 +22,7 @@ _NOT_BRACKETS = bytes(set(range(256)) - _STEP.keys())
 
 
 class BodyLimits:
-    """Answers 413, 408 or 400 in place of the application where a body goes beyond a limit."""
+    """Answers 413, 408, 415 or 400 in place of the application where a body goes beyond a limit."""
 
     def __init__(self, app: ASGIApp, *, most_bytes: int, seconds: float, nesting: int, values: int) -> None:
         """
@@ -44,6 +44,7 @@ class BodyLimits:
             return
         headers = Headers(scope=scope)
         try:
+            _refuse_encoding(headers)
             body, gone = await self._received(headers, receive)
             if not headers.get("content-type", "").startswith("multipart/"):
                 self._refuse_structure(body, scope["path"].removeprefix(scope.get("root_path", "")))
@@ -93,6 +94,14 @@ class BodyLimits:
         if is_deeper(body, nesting):
             message = f"the body is nested more than {nesting} levels deep"
             raise RequestRefused(message, "constraint_too_complex")
+
+
+def _refuse_encoding(headers: Headers) -> None:
+    """Nobody unpacks a body: a packed one would be no JSON, and the limits hold for what is read."""
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        message = f"the body has the Content-Encoding {encoding[:80]!r}; send it as it is"
+        raise RequestRefused(message, "unsupported_media_type", "Content-Encoding", 415)
 
 
 def has_more(text: bytes, values: int) -> bool:

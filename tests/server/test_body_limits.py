@@ -31,6 +31,13 @@ def test_too_large_by_its_own_account_or_in_fact():
     assert post(b" " * 1000, headers={"Content-Length": "1000"}).status == 200
 
 
+def test_a_packed_body_is_named_so():
+    refused = post(b"\x1f\x8b\0", headers={"Content-Encoding": "gzip"})
+    assert (refused.status, refused.error["code"]) == (415, "unsupported_media_type")
+    assert refused.error["param"] == "Content-Encoding" and "gzip" in refused.error["message"]
+    assert post(b"{}", headers={"Content-Encoding": "identity"}).status == 200
+
+
 def test_too_deep():
     assert post(b"[" * 20 + b"]" * 20).status == 200
     refused = post(b"[" * 21 + b"]" * 21)
