@@ -258,18 +258,22 @@ def _schema_value(schema: Any) -> Any:
     return schema
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Raises ValueError: a name is there twice, of which only the last would count."""
+class TwiceNamed(ValueError):
+    """A name is twice in one JSON object, of which only the last would count."""
+
+
+def named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs, for `object_pairs_hook`. Raises TwiceNamed."""
     found = dict(pairs)
     if len(found) < len(pairs):
         name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the name {name[:80]!r} is twice in one object")
+        raise TwiceNamed(f"the name {name[:80]!r} is twice in one object")
     return found
 
 
 def _from_text(text: str | bytes, what: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=named_once)
     except RecursionError as error:
         raise _nested_too_deeply(*_deepest_of_text(text if isinstance(text, str) else text.decode())) from error
     except ValueError as error:

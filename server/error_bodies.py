@@ -58,19 +58,18 @@ class _Answer:
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope = scope
         self._send = send
-        self._held: Message | None = (
-            None  # the start of an error whose body is not complete, or of a stream without an event
-        )
-        self._body = b""
-        self._over = False
+        self._held: Message | None = None  # the start: of an error, or of a stream that has had no event yet
+        self._body = b""  # of an error, as far as it is known
+        self._over = False  # an error was sent in place of a stream, of which the rest is dropped
 
     async def take(self, message: Message) -> None:
         """The application's `send`."""
         if message["type"] == "http.response.start" and (message["status"] >= 400 or _is_stream(message)):
             self._held = message
-        elif message["type"] != "http.response.body" or self._over:
-            if not self._over:
-                await self._send(message)
+        elif self._over:
+            return
+        elif message["type"] != "http.response.body":
+            await self._send(message)
         elif self._held is None:
             body: bytes = message.get("body", b"")
             await self._send({**message, "body": _events(body)} if body.startswith(_IN_A_STREAM) else message)

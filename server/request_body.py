@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 from starlette.types import Scope
 
+from guided.constraint import TwiceNamed, named_once
 from server.errors import RequestRefused
 
 
@@ -35,26 +35,18 @@ def parse_body(raw: bytes) -> Any:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise RequestRefused(f"the body is not JSON: {error.msg} ({place})", "invalid_json") from error
+    except TwiceNamed as error:
+        raise RequestRefused(f"in the body {error}, and only the last would be read", "invalid_json") from error
     except ValueError as error:  # an integer of thousands of digits, which Python refuses to read
         raise RequestRefused("the body has an integer of too many digits", "invalid_json") from error
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        message = f"the body has the name {name[:80]!r} twice in one object, and only the last would be read"
-        raise RequestRefused(message, "invalid_json")
-    return found
 
 
 def _refuse_constant(name: str) -> None:
     raise RequestRefused(f"the body is not JSON: {name} is not a number of JSON", "invalid_json")
 
 
-_DECODER = json.JSONDecoder(
-    parse_constant=_refuse_constant, object_pairs_hook=_object
-)  # `json.loads` makes one for each call, which takes longer than a small body
+# `json.loads` makes one for each call, which takes longer than a small body.
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=named_once)
 
 
 def refuse_lone_surrogates(body: dict[str, Any], raw: bytes) -> None:
