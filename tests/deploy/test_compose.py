@@ -76,7 +76,7 @@ def test_a_fresh_volume_belongs_to_the_server():
 def test_the_files_that_are_mounted_are_there():
     for service in composition("compose.yaml")["services"].values():
         for volume in service.get("volumes", []):
-            source = volume.split(":")[0]
+            source = re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume).split(":")[0]
             if source.startswith("."):
                 assert (DEPLOY / source).exists(), source
 
@@ -89,6 +89,26 @@ def test_the_server_knows_its_settings():
 
 def test_prometheus_takes_its_configuration():
     check("promtool", "check", "config", "prometheus.yaml", cwd=DEPLOY / "monitoring")
+
+
+@pytest.mark.parametrize("name", ["alertmanager.yaml", "alertmanager.example.yaml"])
+def test_alertmanager_takes_its_configuration(name):
+    check("amtool", "check-config", name, cwd=DEPLOY / "monitoring")
+
+
+def test_alerts_reach_alertmanager_and_whom_the_example_names():
+    configuration = yaml.safe_load((DEPLOY / "monitoring" / "prometheus.yaml").read_text(encoding="utf-8"))
+    (managers,) = configuration["alerting"]["alertmanagers"]
+    assert managers["static_configs"] == [{"targets": ["alertmanager:9093"]}]
+    assert "127.0.0.1:9093:9093" in composition("compose.yaml")["services"]["alertmanager"]["ports"]
+    example = DEPLOY / "monitoring" / "alertmanager.example.yaml"
+    told = {
+        severity: check(
+            "amtool", "config", "routes", "test", f"--config.file={example}", f"severity={severity}"
+        ).strip()
+        for severity in ("critical", "warning", "info")
+    }
+    assert told == {"critical": "whoever-is-on-call", "warning": "office", "info": "office"}
 
 
 def test_what_is_warmed_is_a_constraint():
