@@ -41,12 +41,13 @@ def base(tmp_path_factory) -> str:
     """Debian 12 with its Python 3.11, this machine's certificates and pip's settings."""
     if not os.environ.get("GUIDED_TEST_IMAGE"):
         pytest.skip("takes minutes: run make test-image")
-    root = fetch_deploy_tools.target() / "base.tar"
+    root = fetch_deploy_tools.target() / "bookworm.tar"
     if not root.is_file():
+        part = root.with_name("bookworm.part.tar")  # its ending asks mmdebstrap for a file, not a folder
         packages = "python3,python3-venv,ca-certificates"
-        command = [tool("mmdebstrap"), "--variant=minbase", f"--include={packages}", "bookworm", f"{root}.part"]
+        command = [tool("mmdebstrap"), "--variant=minbase", f"--include={packages}", "bookworm", str(part)]
         subprocess.run(command, check=True, capture_output=True, timeout=900)
-        Path(f"{root}.part").rename(root)
+        part.rename(root)
     folder = tmp_path_factory.mktemp("base")
     settings = [f"cert = {CERTIFICATES}", *(f"find-links = {path}" for path in WHEELS)]
     (folder / "pip.conf").write_text("[global]\n" + "\n".join(settings) + "\n")
