@@ -92,8 +92,7 @@ COPY requirements/bedrock.txt /tmp/bedrock.txt
 RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install --no-cache-dir --no-deps -r /tmp/bedrock.txt
 RUN --mount=type=bind,from=wheel,source=/dist,target=/dist \
     /opt/venv/bin/pip install --no-cache-dir --no-deps /dist/*.whl
-COPY deploy/monitoring/cost/cost_report.py /opt/venv/lib/python3.11/site-packages/cost_report.py
-RUN /opt/venv/bin/python -c "import awslambdaric, cost_report, server.bedrock.start, server.bedrock.check_worker"
+RUN /opt/venv/bin/python -c "import awslambdaric, server.bedrock.start, server.bedrock.check_worker"
 
 FROM ${CPU_BASE_IMAGE} AS bedrock
 COPY --from=bedrock-packages /opt/venv /opt/venv

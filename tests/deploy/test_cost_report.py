@@ -1,18 +1,22 @@
-"""The report of the day, on answers of the cost explorer in the shape that botocore knows."""
+"""The report of the day, on answers of the cost explorer in the shape that botocore knows, and the stack that sends it."""
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import date
 
 import boto3
 import pytest
+import yaml
 from botocore.stub import Stubber
 
-from tests.deploy.tools import ROOT
+from tests.deploy.tools import ROOT, check
 
 sys.path.insert(0, str(ROOT / "deploy" / "monitoring" / "cost"))
 import cost_report
+
+COST = ROOT / "deploy" / "monitoring" / "cost"
 
 
 def answer(**services: str) -> dict[str, object]:
@@ -59,3 +63,34 @@ def test_the_last_day_of_a_month_belongs_to_it(explorer):
     text = cost_report.report(client, "guided", date(2026, 12, 1), budget=2000)
     assert "pace 2100 by its end" in text
     assert text.endswith("THIS IS OVER THE BUDGET")
+
+
+def template():
+    """The stack without what CloudFormation's tags (!Ref) mean."""
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_multi_constructor("!", lambda _loader, _tag, node: node.value)
+    return yaml.load((COST / "report.yaml").read_text(encoding="utf-8"), Loader)
+
+
+def test_the_stack_is_what_cloudformation_takes():
+    check("cfn-lint", COST / "report.yaml")
+
+
+def test_the_function_runs_the_report_and_is_told_what_that_reads():
+    function = template()["Resources"]["Function"]["Properties"]
+    code = (COST / "cost_report.py").read_text(encoding="utf-8")
+    assert function["Code"] == {"ZipFile": "Code"}
+    assert function["Handler"] == "index.handler"
+    assert callable(cost_report.handler)
+    assert function["Environment"]["Variables"].keys() == set(re.findall(r'os\.environ\["(\w+)"\]', code))
+    assert len(code.encode()) <= 4096, "CloudFormation takes no longer parameter"
+
+
+def test_terraform_gives_the_stack_its_parameters():
+    text = (ROOT / "deploy" / "terraform" / "modules" / "notify" / "main.tf").read_text(encoding="utf-8")
+    given = re.search(r"  parameters = \{(.*?)\n  \}", text, re.S)
+    assert given
+    assert set(re.findall(r"^    (\w+) +=", given[1], re.M)) == template()["Parameters"].keys()

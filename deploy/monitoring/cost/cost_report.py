@@ -1,4 +1,4 @@
-"""In: AWS's cost explorer; out: one message a day with what the tagged resources cost. A Lambda handler, in the gateway's image.
+"""In: AWS's cost explorer; out: one message a day with what the tagged resources cost. The code of a Lambda function, see report.yaml.
 
 Environment: PROJECT (value of the tag Project), TOPIC_ARN, MONTHLY_BUDGET_USD.
 """

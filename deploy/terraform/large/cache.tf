@@ -51,7 +51,7 @@ resource "aws_elasticache_replication_group" "this" {
   security_group_ids         = [aws_security_group.cache.id]
   transit_encryption_enabled = true
   at_rest_encryption_enabled = true
-  kms_key_id                 = aws_kms_key.cluster.arn
+  kms_key_id                 = module.key.arn
   auth_token                 = data.aws_secretsmanager_random_password.this["cache"].random_password
   auto_minor_version_upgrade = true
 

@@ -22,10 +22,10 @@ resource "aws_iam_role_policy_attachment" "cluster" {
   policy_arn = "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"
 }
 
-resource "aws_kms_key" "cluster" {
-  description             = "Secrets of the ${var.name} cluster, its logs and its cache"
-  enable_key_rotation     = true
-  deletion_window_in_days = 7
+module "key" {
+  source = "../modules/key"
+
+  description = "Secrets of the ${var.name} cluster, its logs and its cache"
 }
 
 resource "aws_eks_cluster" "this" {
@@ -50,7 +50,7 @@ resource "aws_eks_cluster" "this" {
   encryption_config {
     resources = ["secrets"]
     provider {
-      key_arn = aws_kms_key.cluster.arn
+      key_arn = module.key.arn
     }
   }
 

@@ -57,3 +57,8 @@ output "cluster_name" {
   description = "aws eks update-kubeconfig --name"
   value       = aws_eks_cluster.this.name
 }
+
+output "alarms" {
+  description = "Heading of deploy/README.md -> the alarms that it is about"
+  value       = module.notify.alarms
+}

@@ -3,7 +3,7 @@
 resource "aws_secretsmanager_secret" "this" {
   name        = "${var.name}/server"
   description = "API key, cache URL and signing key of ${var.name}"
-  kms_key_id  = aws_kms_key.cluster.arn
+  kms_key_id  = module.key.arn
 }
 
 resource "aws_secretsmanager_secret_version" "this" {

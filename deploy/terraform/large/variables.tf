@@ -120,13 +120,8 @@ variable "monthly_budget_usd" {
 }
 
 variable "alert_emails" {
-  description = "Who is told about the budget"
+  description = "Who is told of alarms, the budget and the daily cost"
   type        = list(string)
-
-  validation {
-    condition     = length(var.alert_emails) > 0
-    error_message = "A budget that tells nobody guards nothing."
-  }
 }
 
 variable "tags" {

@@ -25,16 +25,22 @@ module "gateway" {
 module "watch" {
   source = "../modules/watch"
 
+  name            = var.name
+  log_group       = aws_cloudwatch_log_group.this.name
+  tokens_per_hour = var.tokens_per_hour
+  p99_seconds     = 20
+}
+
+module "notify" {
+  source = "../modules/notify"
+
   name               = var.name
-  log_group          = aws_cloudwatch_log_group.this.name
   kms_key_arn        = module.gateway.kms_key_arn
-  image              = var.image
   emails             = var.alert_emails
   monthly_budget_usd = var.monthly_budget_usd
-  tokens_per_hour    = var.tokens_per_hour
-  p99_seconds        = 20
 
-  platform_alarms = {
+  # The second part is what AWS itself counts, whether or not a request reached the gateway and its log.
+  alarms = merge(module.watch.alarms, {
     balancer-errors = {
       namespace = "AWS/ApplicationELB", metric = "HTTPCode_ELB_5XX_Count", dimensions = { LoadBalancer = aws_lb.this.arn_suffix }
       statistic = "Sum", threshold = 5, period = 300, periods = 1
@@ -51,7 +57,7 @@ module "watch" {
       statistic  = "Maximum", threshold = 0, period = 60, periods = 10
       says       = "A task has not answered its health check for ten minutes."
     }
-  }
+  })
 }
 
 output "base_url" {
@@ -70,6 +76,6 @@ output "environment" {
 }
 
 output "alarms" {
-  description = "Names of the alarms, which are headings of deploy/README.md"
-  value       = module.watch.alarms
+  description = "Heading of deploy/README.md -> the alarms that it is about"
+  value       = module.notify.alarms
 }

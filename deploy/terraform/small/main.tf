@@ -17,16 +17,22 @@ module "gateway" {
 module "watch" {
   source = "../modules/watch"
 
+  name            = var.name
+  log_group       = aws_cloudwatch_log_group.this.name
+  tokens_per_hour = var.tokens_per_hour
+  p99_seconds     = 30
+}
+
+module "notify" {
+  source = "../modules/notify"
+
   name               = var.name
-  log_group          = aws_cloudwatch_log_group.this.name
   kms_key_arn        = module.gateway.kms_key_arn
-  image              = var.image
   emails             = var.alert_emails
   monthly_budget_usd = var.monthly_budget_usd
-  tokens_per_hour    = var.tokens_per_hour
-  p99_seconds        = 30
 
-  platform_alarms = {
+  # The second part is what AWS itself counts, whether or not a request reached the gateway and its log.
+  alarms = merge(module.watch.alarms, {
     function-errors = {
       namespace = "AWS/Lambda", metric = "Errors", dimensions = { FunctionName = aws_lambda_function.this.function_name }
       statistic = "Sum", threshold = 2, period = 300, periods = 1
@@ -37,7 +43,7 @@ module "watch" {
       statistic = "Sum", threshold = 5, period = 300, periods = 1
       says      = "Requests were turned away because all copies of the function were busy."
     }
-  }
+  })
 }
 
 resource "aws_dynamodb_table" "answers" {
@@ -90,6 +96,13 @@ data "aws_iam_policy_document" "this" {
     sid       = "Log"
     actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
     resources = ["${aws_cloudwatch_log_group.this.arn}:*"]
+  }
+
+  # Without it Lambda refuses a function that is to be traced.
+  statement {
+    sid       = "Trace"
+    actions   = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
+    resources = ["*"]
   }
 }
 
@@ -154,7 +167,7 @@ resource "aws_lambda_permission" "url" {
 # knows it from 6.29 on only (`invoked_via_function_url`), CloudFormation has always known it.
 resource "aws_cloudformation_stack" "url" {
   name              = "${var.name}-url"
-  notification_arns = [module.watch.topic_arn]
+  notification_arns = [module.notify.topic_arn]
   template_body = jsonencode({
     Resources = {
       InvokeThroughUrl = {
@@ -186,6 +199,6 @@ output "environment" {
 }
 
 output "alarms" {
-  description = "Names of the alarms, which are headings of deploy/README.md"
-  value       = module.watch.alarms
+  description = "Heading of deploy/README.md -> the alarms that it is about"
+  value       = module.notify.alarms
 }

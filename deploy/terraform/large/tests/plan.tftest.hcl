@@ -7,6 +7,9 @@ mock_provider "aws" {
   mock_data "aws_caller_identity" {
     defaults = { account_id = "111122223333" }
   }
+  mock_data "aws_region" {
+    defaults = { name = "eu-central-1" }
+  }
   mock_data "aws_secretsmanager_random_password" {
     defaults = { random_password = "not-a-real-password-but-long-enough-for-the-cache" }
   }
@@ -18,6 +21,9 @@ mock_provider "aws" {
   }
   mock_resource "aws_kms_key" {
     defaults = { arn = "arn:aws:kms:eu-central-1:111122223333:key/mock" }
+  }
+  mock_resource "aws_sns_topic" {
+    defaults = { arn = "arn:aws:sns:eu-central-1:111122223333:mock" }
   }
   mock_resource "aws_sqs_queue" {
     defaults = { arn = "arn:aws:sqs:eu-central-1:111122223333:mock", url = "https://sqs.eu-central-1.amazonaws.com/111122223333/mock" }
@@ -74,12 +80,8 @@ run "defaults" {
     error_message = "Nobody asked for a public API."
   }
   assert {
-    condition     = toset([for n in aws_budgets_budget.this.notification : "${n.notification_type} ${n.threshold}"]) == toset(["ACTUAL 80", "FORECASTED 100"])
-    error_message = "80% spent and 100% forecast."
-  }
-  assert {
-    condition     = one(aws_budgets_budget.this.cost_filter).values[0] == "user:Project$guided"
-    error_message = "The budget counts what carries the tag."
+    condition     = output.alarms["cache-evictions"] == ["cache-evictions/guided-001", "cache-evictions/guided-002"] && length(output.alarms["interruptions-lost"]) == 4
+    error_message = "Either node of the cache may be the one that forgets, and every rule may fail."
   }
   assert {
     condition     = length(aws_cloudwatch_event_rule.interruptions) == 4 && alltrue([for t in aws_cloudwatch_event_target.interruptions : t.arn == aws_sqs_queue.interruptions.arn])
@@ -146,12 +148,53 @@ run "an_unknown_setting_is_refused" {
   expect_failures = [var.settings]
 }
 
-run "a_budget_that_tells_nobody_is_refused" {
-  command = plan
+run "money_is_told_of" {
+  command = apply
 
-  variables {
-    alert_emails = []
+  module {
+    source = "../modules/notify"
   }
 
-  expect_failures = [var.alert_emails]
+  variables {
+    name               = "guided"
+    kms_key_arn        = "arn:aws:kms:eu-central-1:111122223333:key/mock"
+    emails             = ["oncall@example.com"]
+    monthly_budget_usd = 2000
+    alarms             = {}
+  }
+
+  assert {
+    condition     = toset([for n in aws_budgets_budget.this.notification : "${n.notification_type} ${n.threshold}"]) == toset(["ACTUAL 80", "FORECASTED 100"])
+    error_message = "80% spent and 100% forecast."
+  }
+  assert {
+    condition     = one(aws_budgets_budget.this.cost_filter).values[0] == "user:Project$guided"
+    error_message = "The budget counts what carries the tag."
+  }
+  assert {
+    condition     = aws_cloudformation_stack.report.parameters["TopicArn"] == aws_sns_topic.this.arn && aws_cloudformation_stack.report.parameters["MonthlyBudgetUsd"] == "2000"
+    error_message = "The report goes where the alarms go."
+  }
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.this["cost-report"].dimensions["FunctionName"] == "guided-cost-report"
+    error_message = "A report that fails is an alarm."
+  }
+}
+
+run "notices_that_reach_nobody_are_refused" {
+  command = plan
+
+  module {
+    source = "../modules/notify"
+  }
+
+  variables {
+    name               = "guided"
+    kms_key_arn        = "arn:aws:kms:eu-central-1:111122223333:key/mock"
+    emails             = []
+    monthly_budget_usd = 2000
+    alarms             = {}
+  }
+
+  expect_failures = [var.emails]
 }

@@ -28,9 +28,6 @@ mock_provider "aws" {
   mock_resource "aws_sns_topic" {
     defaults = { arn = "arn:aws:sns:eu-central-1:111122223333:mock" }
   }
-  mock_resource "aws_lambda_function" {
-    defaults = { arn = "arn:aws:lambda:eu-central-1:111122223333:function:mock" }
-  }
   mock_resource "aws_dynamodb_table" {
     defaults = { arn = "arn:aws:dynamodb:eu-central-1:111122223333:table/mock" }
   }

@@ -58,48 +58,16 @@ data "aws_secretsmanager_random_password" "key" {
   exclude_punctuation = true
 }
 
-resource "aws_kms_key" "this" {
-  description             = "API keys, logs and caches of ${var.name}"
-  enable_key_rotation     = true
-  deletion_window_in_days = 7
-  policy                  = data.aws_iam_policy_document.key.json
-}
+module "key" {
+  source = "../key"
 
-data "aws_caller_identity" "this" {}
-
-data "aws_region" "this" {}
-
-data "aws_iam_policy_document" "key" {
-  statement {
-    sid       = "Account"
-    actions   = ["kms:*"]
-    resources = ["*"]
-    principals {
-      type        = "AWS"
-      identifiers = ["arn:aws:iam::${data.aws_caller_identity.this.account_id}:root"]
-    }
-  }
-
-  statement {
-    sid       = "Services"
-    actions   = ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"]
-    resources = ["*"]
-    principals {
-      type        = "Service"
-      identifiers = ["logs.${data.aws_region.this.name}.amazonaws.com", "sns.amazonaws.com", "cloudwatch.amazonaws.com"]
-    }
-    condition {
-      test     = "StringEquals"
-      variable = "aws:SourceAccount"
-      values   = [data.aws_caller_identity.this.account_id]
-    }
-  }
+  description = "API keys, logs and caches of ${var.name}"
 }
 
 resource "aws_secretsmanager_secret" "keys" {
   name        = "${var.name}/api-keys"
   description = "Keys that clients of ${var.name} may send, separated by commas"
-  kms_key_id  = aws_kms_key.this.arn
+  kms_key_id  = module.key.arn
 }
 
 resource "aws_secretsmanager_secret_version" "keys" {
@@ -127,7 +95,7 @@ data "aws_iam_policy_document" "this" {
   statement {
     sid       = "Decrypt"
     actions   = ["kms:Decrypt"]
-    resources = [aws_kms_key.this.arn]
+    resources = [module.key.arn]
   }
 }
 
@@ -150,7 +118,7 @@ output "policy" {
 
 output "kms_key_arn" {
   description = "Key for everything that this deployment keeps"
-  value       = aws_kms_key.this.arn
+  value       = module.key.arn
 }
 
 output "keys_secret_arn" {

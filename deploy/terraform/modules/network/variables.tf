@@ -52,3 +52,8 @@ output "private_subnet_tags" {
   description = "Tags of each private subnet, for tests"
   value       = [for subnet in aws_subnet.private : subnet.tags]
 }
+
+output "nat_gateway_id" {
+  description = "The way to the Internet of what is in private subnets"
+  value       = aws_nat_gateway.this.id
+}
