@@ -131,7 +131,7 @@ guided.warm_up()
 index = guided.Constraint.regex("a+").digest
 print(round(time.monotonic() - begin, 1), len(index))
 END
-guided-server --help=model 2>&1 | grep -c -- --revision"""
+guided-server --help=revision 2>&1 | grep -c '^  --revision'"""
     user, written, warm, revision = run(image, script).splitlines()[:4]
     assert user == "10001"
     assert written == "x", "a fresh volume on /weights would be root's"
