@@ -81,6 +81,31 @@ print(sorted(set(sys.modules) - before), slices_of.cache_info().misses - misses)
     assert (done.stdout, done.returncode) == ("[] 0\n", 0), done.stderr
 
 
+def test_after_warm_up_no_late_rule_waits_for_a_kernel():
+    program = """
+import json, sys, guided
+from numba.core.dispatcher import Dispatcher
+
+def versions():
+    modules = [module for name, module in sys.modules.items() if name.startswith("guided.")]
+    kernels = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
+    return {(kernel.__name__, str(signature)) for kernel in kernels for signature in kernel.signatures}
+
+vocabulary = guided.Vocabulary.from_tokens([bytes([byte]) for byte in range(128)])
+guided.warm_up(vocabulary)
+before, schema, value = versions(), {"type": "boolean"}, True
+for name in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ":  # each a byte class of its own, most of them late
+    schema, value = {"properties": {name: schema}, "required": [name]}, {name: value}
+index = guided.compile(guided.Constraint.json_schema(schema), vocabulary)
+state, classes = index.start, index.automaton.num_classes
+for byte in json.dumps(value).encode():
+    state = index.advance(state, byte)
+print(index.is_accepting(state), index.automaton.num_classes > classes, sorted(versions() - before))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert (done.stdout, done.returncode) == ("True True []\n", 0), done.stderr
+
+
 def test_what_is_no_constraint_no_text_or_no_token_is_a_type_error():
     with pytest.raises(TypeError, match="takes a Constraint"):
         guided.compile("a+", ASCII_WITHOUT_X)

@@ -8,11 +8,10 @@ class: then the column is copied, which is right because both halves behaved ali
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
 
-from guided.automaton import closure, kernels
+from guided.automaton import byte_classes, closure, kernels
 from guided.automaton.direct import direct
 from guided.automaton.keep import carry_over
 from guided.automaton.machine import (
@@ -40,7 +39,6 @@ from guided.automaton.machine import (
     new_machine,
     new_network,
     until_done,
-    wider,
     with_room,
 )
 from guided.automaton.network import ASK, Network
@@ -56,7 +54,6 @@ from guided.automaton.stack_sets import (
 from guided.errors import LimitExceeded, Unsatisfiable
 from guided.limits import Budget
 
-_ALL_BYTES = (1 << 256) - 1
 _CLASS_CAPACITY = 32  # columns of delta to begin with
 _AHEAD = 20  # late rules built before the start: more of them make later states cheaper, and the first one dearer
 
@@ -75,8 +72,7 @@ class LazyDfa:
         """Raises Unsatisfiable where the network matches nothing."""
         self.source = network
         self.budget = budget
-        self._class_bytes = [_ALL_BYTES]  # the bytes of each class
-        self.split_from: dict[int, int] = {}  # class -> the class that it was part of before
+        self.split_from = np.zeros(256, np.uint8)  # class -> the class that it was part of before
         self.machine = new_machine(_CLASS_CAPACITY)
         self.machine.counts[CLASSES] = 1
         self.network = new_network(_CLASS_CAPACITY)
@@ -98,7 +94,7 @@ class LazyDfa:
         """
         dfa = cls.__new__(cls)
         dfa.source, dfa.budget = Network(), Budget()
-        dfa._class_bytes, dfa.split_from = [], {}
+        dfa.split_from = np.zeros(256, np.uint8)
         dfa._mirrored = (0, 0, 0, 0)
         states, classes = delta.shape
         flags = np.zeros((states, 4), np.uint8)
@@ -277,9 +273,11 @@ class LazyDfa:
         """What a configuration remembers, from a byte on."""
         letters, cell = [], int(self.machine.texts[config, REMEMBERED])
         while cell >= FIRST_CELL and self.machine.stacks[cell, MARKED] > begin:
-            letters.append(self._class_bytes[FIRST_LETTER - int(self.machine.stacks[cell, TOP])].bit_length() - 1)
+            letters.append(FIRST_LETTER - int(self.machine.stacks[cell, TOP]))
             cell = int(self.machine.stacks[cell, BELOW])
-        return bytes(reversed(letters))
+        byte_of = np.empty(256, np.uint8)
+        byte_of[self.machine.class_of] = np.arange(256)  # of a text each byte is a class
+        return byte_of[letters[::-1]].tobytes()
 
     def _sync(self) -> None:
         """Mirrors what was added to the network since the last time; rooms double, so that late rules cost what they add."""
@@ -303,64 +301,27 @@ class LazyDfa:
             self._known_texts = len(source.text_states)
         self._mirrored = states, edges, rules, sets
         if known_sets < sets:
-            if self.num_states == 0 and len(self._class_bytes) == 1:
-                self._divide_classes()
-            else:
-                self._split_classes(known_sets)
+            self._learn_sets(known_sets)
 
-    def _divide_classes(self) -> None:
-        """The byte classes of all byte sets, where there are no states yet: bytes that are in the same sets share one."""
-        sets = self.source.byte_sets
-        packed = np.frombuffer(b"".join(symbols.to_bytes(32, "little") for symbols in sets), np.uint8)
-        has_byte = np.unpackbits(packed.reshape(len(sets), 32), axis=1, bitorder="little")  # uint8[sets, 256]
-        in_sets = np.ascontiguousarray(np.packbits(has_byte, axis=0).T)  # uint8[256, ceil(sets / 8)]
-        rows = in_sets.view(f"V{in_sets.shape[1]}").ravel()
-        _, firsts, class_of = np.unique(rows, return_index=True, return_inverse=True)
-        members = np.packbits(np.arange(len(firsts))[:, np.newaxis] == class_of, axis=1, bitorder="little")
-        self._class_bytes = [int.from_bytes(row.tobytes(), "little") for row in members]
-        classes, room = len(firsts), self.machine.delta.shape[1]
-        while room <= classes:
-            room *= 2
-        self.machine = self.machine._replace(delta=np.empty((len(self.machine.delta), room), np.int32))
-        self.machine.class_of[:] = class_of
-        self.machine.counts[CLASSES] = classes
-        has_class = np.empty((len(self.network.set_has_class), room), np.uint8)
-        has_class[: len(sets), :classes] = has_byte[:, firsts]
-        self.network = self.network._replace(set_has_class=has_class)
-
-    def _split_classes(self, known_sets: int) -> None:
+    def _learn_sets(self, known_sets: int) -> None:
         """Refines the byte classes by the byte sets from number `known_sets` on."""
         new_sets = self.source.byte_sets[known_sets:]
-        class_of = self.machine.class_of
-        sets = [_members(symbols) for symbols in new_sets]
-        for symbols, members in zip(new_sets, sets, strict=True):
-            for index in set(class_of[members].tolist()):
-                inside = self._class_bytes[index] & symbols
-                if inside != self._class_bytes[index]:
-                    self._class_bytes[index] ^= inside
-                    self._add_class(index, inside)
-        self.machine.counts[CLASSES] = len(self._class_bytes)
-        self.network.set_has_class[known_sets : known_sets + len(sets), : len(self._class_bytes)] = 0
-        for row, members in enumerate(sets, known_sets):
-            self.network.set_has_class[row, class_of[members]] = 1
+        packed = np.frombuffer(b"".join(symbols.to_bytes(32, "little") for symbols in new_sets), np.uint8)
+        packed = packed.reshape(len(new_sets), 32)
+        known = self.num_classes
+        classes = byte_classes.split(packed, self.machine.class_of, self.split_from, known)
+        has_class = byte_classes.with_classes(self.network.set_has_class, known_sets, self.split_from, known, classes)
+        byte_classes.note_members(packed, self.machine.class_of, has_class[known_sets:])
+        self.network = self.network._replace(set_has_class=has_class)
+        self._split_columns(classes)
 
-    def _add_class(self, origin: int, members: int) -> None:
-        """A new class that was part of class `origin` so far."""
-        new = len(self._class_bytes)
-        self._class_bytes.append(members)
-        self.split_from[new] = origin
-        if new >= self.network.set_has_class.shape[1]:
-            self.network = self.network._replace(set_has_class=wider(self.network.set_has_class))
-        self._copy_column(new, origin)
-        self.network.set_has_class[:, new] = self.network.set_has_class[:, origin]
-        self.machine.class_of[_members(members)] = new
-
-    def _copy_column(self, new: int, origin: int) -> None:
-        """A new column of delta, like that of a class so far."""
-        if new >= self.machine.delta.shape[1]:
-            self.machine = self.machine._replace(delta=wider(self.machine.delta))
-        delta = self.machine.delta[: self.num_states]
-        delta[:, new] = delta[:, origin]
+    def _split_columns(self, classes: int) -> None:
+        """Columns of delta for classes that are new: each half of a class behaved like the other in every state so far."""
+        delta = byte_classes.with_classes(
+            self.machine.delta, self.num_states, self.split_from, self.num_classes, classes
+        )
+        self.machine = self.machine._replace(delta=delta)
+        self.machine.counts[CLASSES] = classes
 
     def _make_room(self) -> None:
         """Doubles the arrays that the kernel found full."""
@@ -368,10 +329,3 @@ class LazyDfa:
         self.machine = GROW[full](self.machine)
         if full in (WORK, EDGES):
             self.budget.check("one step of the automaton", states=self.machine.queue.shape[0])
-
-
-@lru_cache(maxsize=4096)
-def _members(symbols: int) -> np.ndarray:
-    """int64[n]: the bytes of a set; the same sets come with most schemas."""
-    bits = np.frombuffer(symbols.to_bytes(32, "little"), np.uint8)
-    return np.flatnonzero(np.unpackbits(bits, bitorder="little"))

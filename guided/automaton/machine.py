@@ -139,10 +139,6 @@ def _resized(array: np.ndarray) -> np.ndarray:
     return with_room(array, len(array), 2 * len(array))
 
 
-def wider(array: np.ndarray) -> np.ndarray:
-    return np.concatenate([array, np.empty_like(array)], axis=1)
-
-
 def _grow_scratch(machine: Machine) -> Machine:
     return machine._replace(**_scratch(2 * machine.queue.shape[0]))
 

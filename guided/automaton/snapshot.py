@@ -8,8 +8,6 @@ are replayed in their order. Front ends are deterministic, so the numbers come o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import reduce
-from operator import or_
 
 import numpy as np
 
@@ -62,7 +60,6 @@ def to_arrays(dfa: LazyDfa) -> Arrays:
     for name in ("set_has_class", "delta"):  # columns of classes that there are not
         arrays[name][:, dfa.num_classes :] = 0
     arrays["mirrored"] = np.array(dfa._mirrored, np.int64)
-    arrays["class_bytes"] = np.frombuffer(b"".join(b.to_bytes(32, "little") for b in dfa._class_bytes), np.uint8)
     arrays["late_rules"] = np.array([number for late in source.late_rules for number in _flat(late)], np.int64)
     return arrays
 
@@ -77,9 +74,7 @@ def from_arrays(arrays: Arrays, rebuild: Callable[[], Network], budget: Budget) 
     dfa.budget = budget
     dfa.network = NetworkArrays(**{name: arrays[name] for name in NetworkArrays._fields})
     dfa._mirrored = tuple(arrays["mirrored"].tolist())
-    packed = arrays["class_bytes"].tobytes()
-    dfa._class_bytes = [int.from_bytes(packed[at : at + 32], "little") for at in range(0, len(packed), 32)]
-    dfa.split_from = {}
+    dfa.split_from = np.zeros(256, np.uint8)
     dfa.machine = new_machine(1, configs=1)._replace(**{name: arrays[name] for name in _KEPT})
     dfa.source = _StoredNetwork(dfa, rebuild, arrays["late_rules"].tolist())
     return dfa
@@ -94,11 +89,9 @@ class _StoredNetwork(Network):
         self._rebuild = rebuild
         self._real: Network | None = None
         self.late_rules = list(_unflattened(late_rules))
-        known_sets = dfa._mirrored[3]
-        has_class = dfa.network.set_has_class[:known_sets, : len(dfa._class_bytes)]
-        for row in has_class.tolist():
-            members = (members for members, has in zip(dfa._class_bytes, row, strict=True) if has)
-            self.byte_sets.append(reduce(or_, members, 0))
+        has_byte = dfa.network.set_has_class[: dfa._mirrored[3], dfa.machine.class_of]
+        packed = np.packbits(has_byte, axis=1, bitorder="little")
+        self.byte_sets.extend(int.from_bytes(row.tobytes(), "little") for row in packed)
 
     @property
     def size(self) -> tuple[int, int, int, int]:

@@ -18,6 +18,7 @@ class TopsDfa(LazyDfa):
     def __init__(self, of: LazyDfa) -> None:
         self._of = of
         self.budget = of.budget
+        self.split_from = of.split_from
         self.machine = new_machine(of.machine.delta.shape[1])
         self.machine.counts[CLASSES] = of.num_classes
         self.machine.counts[IS_OF_TOPS] = 1
@@ -39,9 +40,6 @@ class TopsDfa(LazyDfa):
     def follow(self) -> None:
         """Takes over what the other automaton has learnt about the network since the last time: before each use of the arrays."""
         self.network = self._of.network
-        known, classes = self.num_classes, self._of.num_classes
-        if known < classes:
-            for new in range(known, classes):
-                self._copy_column(new, self._of.split_from[new])
+        if self.num_classes < self._of.num_classes:
+            self._split_columns(self._of.num_classes)
             self.machine.class_of[:] = self._of.machine.class_of
-            self.machine.counts[CLASSES] = classes

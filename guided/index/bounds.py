@@ -56,7 +56,7 @@ _ROWS = {
     "rows.table": (np.int32, 1),
     "rows.notes": (np.int32, 2),
 }
-_OTHERS = {"mirrored": (np.int64, 1), "class_bytes": (np.uint8, 1), "late_rules": (np.int64, 1)}
+_OTHERS = {"mirrored": (np.int64, 1), "late_rules": (np.int64, 1)}
 _LEAST_DELTA = -2  # DEAD, UNKNOWN
 
 
@@ -137,7 +137,7 @@ def _machine(arrays: Arrays) -> None:
     _true(0 < configs <= room, "counts")
     _true(len(arrays["flags"]) == len(arrays["delta"]) == len(arrays["config_hash"]), "flags")
     _true(0 < classes <= min(arrays["delta"].shape[1], arrays["set_has_class"].shape[1]), "counts")
-    _true(len(arrays["class_of"]) == 256 and len(arrays["class_bytes"]) == 32 * classes, "class_of")
+    _true(len(arrays["class_of"]) == 256, "class_of")
     _within(arrays["class_of"], 0, classes, "class_of")
     _within(arrays["delta"][:configs, :classes], _LEAST_DELTA, configs, "delta")
     begin = arrays["config_begin"][: configs + 1]
