@@ -8,6 +8,7 @@ completed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
@@ -19,6 +20,7 @@ MOST_FRACTION_DIGITS = 24  # repr writes at most 17 significant digits, from 0.0
 MOST_MANTISSA_DIGITS = 16  # after the point, before an exponent
 MOST_DIGITS_BEFORE_ZERO = 16  # of an integer that is written 1.0: encoders write larger floats with an exponent
 POINT = "."
+_DIGITS = "0123456789"
 _SCAN = 10_000  # multiples that are looked at before an interval counts as empty
 _LARGE, _SMALL = range(16, 308), range(-323, -4)  # exponents that repr writes
 
@@ -123,7 +125,7 @@ class NumberSpelling:
         return prefix.before > 0 and prefix.after != 0 and self.value(prefix) in self.shape
 
     def moves(self, prefix: Prefix) -> list[tuple[str, Prefix]]:
-        """The digits, or the point, that may follow, each with the prefix it leads to; exponents are left out."""
+        """The digits, or the point, that may follow, with the prefix they lead to, or one of these like the others; without exponents."""
         moves = self._digits(prefix)
         pointed = Prefix(prefix.negative, prefix.digits, prefix.before, 0)
         if self._may_have_point(prefix) and self._can_complete(pointed):
@@ -144,8 +146,17 @@ class NumberSpelling:
         ):
             return []
         grown = (before + 1, None) if after is None else (before, after + 1)
-        candidates = (Prefix(prefix.negative, prefix.digits * 10 + digit, *grown) for digit in range(10))
-        return [(str(digit), candidate) for digit, candidate in enumerate(candidates) if self._can_complete(candidate)]
+        groups = (_DIGITS,) if self._is_settled(prefix) else _DIGITS
+        candidates = ((group, Prefix(prefix.negative, prefix.digits * 10 + int(group[0]), *grown)) for group in groups)
+        return [(group, candidate) for group, candidate in candidates if self._can_complete(candidate)]
+
+    def _is_settled(self, prefix: Prefix) -> bool:
+        """Does it make no difference which digit follows? `key` is the same then, whichever it is."""
+        if not prefix.digits or (prefix.before == 1 and prefix.after == 0):
+            return False
+        if any(modulus > 1 or prefix.after is not None for modulus in self.moduli):
+            return False
+        return all(self._relation(prefix, point) for point in self.points)
 
     # --- arithmetic -------------------------------------------------------------------------------------------------
 
@@ -214,29 +225,31 @@ class NumberSpelling:
 
     @cached_property
     def _decades(self) -> dict[bool, tuple[int, ...]]:
-        powers = (*_LARGE, 308, *_SMALL)
-        return {
-            negative: tuple(power for power in powers if self._whole_decade(power, negative))
-            for negative in (False, True)
-        }
+        return {negative: tuple(self._whole_decades(negative)) for negative in (False, True)}
 
     @cached_property
     def _least_off_step(self) -> Fraction | None:
         return min(self.shape.off_steps, default=None)
 
-    def _whole_decade(self, power: int, negative: bool) -> bool:
-        """Is every number of magnitude 10^power to 10^(power+1) a member, as far as mantissas are short enough?"""
-        shape = self.shape
-        low, high = _power_of_ten(power), _power_of_ten(power + 1)
-        if self._least_off_step is not None and high > self._least_off_step:
-            return False  # smaller ones are no multiples
-        if negative:
-            low, high = -high, -low
-        if (shape.low is not None and low < shape.low) or (shape.high is not None and high > shape.high):
-            return False
-        if (low == shape.low and shape.low_open) or (high == shape.high and shape.high_open):
-            return False
-        return not any(low <= value <= high for value in shape.excluded)
+    def _whole_decades(self, negative: bool) -> Iterator[int]:
+        """The powers for which each number of magnitude 10^power to 10^(power+1) is a member, as far as mantissas are short enough."""
+        shape, off_step = self.shape, self._least_off_step
+        least, most, sign = (shape.low, shape.high, 1) if not negative else (shape.high, shape.low, -1)
+        least_open, most_open = (shape.low_open, shape.high_open) if not negative else (shape.high_open, shape.low_open)
+        least, most = (None if bound is None else sign * bound for bound in (least, most))
+        if most is not None and most <= 0:
+            return
+        excluded = {sign * value for value in shape.excluded}
+        for power in (*_LARGE, 308, *_SMALL):
+            low, high = _power_of_ten(power), _power_of_ten(power + 1)
+            if off_step is not None and high > off_step:
+                continue  # smaller ones are no multiples
+            if least is not None and least > 0 and (low < least or (low == least and least_open)):
+                continue
+            if most is not None and (high > most or (high == most and most_open)):
+                continue
+            if not any(low <= value <= high for value in excluded):
+                yield power
 
     # --- what tells prefixes apart ------------------------------------------------------------------------------------
 

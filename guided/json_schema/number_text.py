@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import cache, lru_cache
 
-from guided.automaton.network import ByteSet, Network, byte_range
+from guided.automaton.network import ByteSet, Network, byte_range, byte_set
 from guided.json_schema.number_spelling import (
     MOST_FRACTION_DIGITS,
     MOST_INTEGER_DIGITS,
@@ -87,12 +87,12 @@ class _Part:
             if prefix is BELOW and moves:
                 network.edge(start, _MINUS, below)
             reached: dict[int, ByteSet] = {}
-            for character, following in moves:
+            for characters, following in moves:
                 key = spelling.key(following)
                 if key not in states:
                     states[key] = network.state(final=spelling.ends(following))
                     waiting.append(following)
-                reached[states[key]] = reached.get(states[key], 0) | 1 << ord(character)
+                reached[states[key]] = reached.get(states[key], 0) | byte_set(characters.encode())
             for target, symbols in reached.items():
                 network.edge(source, symbols, target)
             if prefix.after != 0 and (powers := spelling.powers(prefix)):
@@ -235,9 +235,9 @@ class LateNumber:
     def _add(self, source: int, prefix: Prefix) -> bool:
         """The digits and the point that may follow; are there any?"""
         by_rule: dict[int, ByteSet] = {}
-        for character, following in self.spelling.moves(prefix):
+        for characters, following in self.spelling.moves(prefix):
             rule = self.rest(following)
-            by_rule[rule] = by_rule.get(rule, 0) | 1 << ord(character)
+            by_rule[rule] = by_rule.get(rule, 0) | byte_set(characters.encode())
         for rule, symbols in by_rule.items():
             after = self.network.state()
             self.network.edge(source, symbols, after)

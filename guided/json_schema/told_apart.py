@@ -99,7 +99,7 @@ class NumbersApart:
         key = self.spelling.key(prefix)
         known = self._characters.get(key)
         if known is None:
-            known = "".join(character for character, _ in self.spelling.moves(prefix))
+            known = "".join(characters for characters, _ in self.spelling.moves(prefix))
             if prefix == START and self.spelling.moves(BELOW):
                 known += _MINUS
             self._characters[key] = known
