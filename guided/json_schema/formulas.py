@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
+from guided.json_schema.keywords import TYPES, kinds_of
 from guided.json_schema.references import ANNOTATIONS, Node
 
 
@@ -18,12 +19,13 @@ class Formula:
     """kind: "true", "false", "schema", "not" (both of a node), "and", "or" (of formulas), "equal", "differs" (of a
     value), "present", "lacks" (of a property)."""
 
-    __slots__ = ("expansions", "kind", "like", "number", "operands")
+    __slots__ = ("expansions", "kind", "kinds", "like", "number", "operands")
 
     def __init__(self, kind: str, operands: tuple, number: int) -> None:
         self.kind = kind
         self.operands = operands
         self.number = number
+        self.kinds = TYPES  # of its values, as far as `type` says
         self.like = self  # the first formula that says the same, where that is plain to see
         self.expansions: dict[tuple[str, bool], tuple] = {}  # (type, with annotations) -> shapes
 
@@ -35,13 +37,18 @@ class Goal:
     """Formulas that hold together for one value.
 
     Attributes:
+        kinds: the types of its values, as far as `type` says.
         like: the goal that the same values satisfy, in another place perhaps, on which all is kept that is worked out.
     """
 
-    __slots__ = ("alternatives", "formulas", "like", "number", "verdict")
+    __slots__ = ("alternatives", "formulas", "kinds", "like", "number", "verdict")
 
     def __init__(self, formulas: tuple[Formula, ...], number: int) -> None:
         self.formulas = formulas
+        self.kinds = TYPES
+        for formula in formulas:
+            if formula.kinds is not TYPES:
+                self.kinds = tuple(kind for kind in self.kinds if kind in formula.kinds)
         self.number = number
         self.like = self
         self.alternatives: dict[str, tuple] = {}  # type -> shapes, satisfiable as far as known
@@ -95,10 +102,12 @@ class Formulas:
         if node.schema is False:
             return self.false
         formula = self._intern("schema", (node,))
-        if node.schema.keys() - ANNOTATIONS == {"type"}:
-            types = node.schema["type"]
-            key = types if isinstance(types, str) else tuple(types), node.resource.dialect <= 4
-            formula.like = self._of_types.setdefault(key, formula)
+        types = node.schema.get("type")
+        if types is not None and formula.kinds is TYPES:
+            types = types if isinstance(types, str) else tuple(types)
+            formula.kinds = kinds_of(types)
+            if node.schema.keys() - ANNOTATIONS == {"type"}:
+                formula.like = self._of_types.setdefault((types, node.resource.dialect <= 4), formula)
         return formula
 
     def equal(self, value: Any) -> Formula:

@@ -7,6 +7,7 @@ values of the wrong type, references that lead nowhere and keywords that cannot 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from guided.errors import ConstraintError, InvalidConstraint, UnsupportedKeyword
@@ -14,7 +15,14 @@ from guided.json_schema.references import SUBSCHEMAS, Document, Node, escape, su
 from guided.limits import Budget
 from guided.regex.parse import parse
 
-TYPES = ("null", "boolean", "number", "string", "array", "object")
+TYPES: tuple[str, ...] = ("null", "boolean", "number", "string", "array", "object")
+
+
+@lru_cache(maxsize=256)
+def kinds_of(types: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """Those of TYPES that a `type` allows, which has been checked."""
+    names = (types,) if isinstance(types, str) else TYPES if types is None else types
+    return tuple(kind for kind in TYPES if kind in names or (kind == "number" and "integer" in names))
 
 
 def _is_number(value: Any) -> bool:
@@ -157,9 +165,11 @@ def undeclared_names(nodes: Iterable[Node]) -> dict[str, int]:
     for node in sorted(nodes, key=lambda node: node.number):
         declared.update(node.schema.get("properties", ()))
         for keyword in ("const", "enum"):
-            declared.update(_names_in(node.schema.get(keyword)))
+            if keyword in node.schema:
+                declared.update(_names_in(node.schema[keyword]))
         for keyword in ("required", "dependencies", "dependentRequired", "dependentSchemas"):
-            mentioned.update(dict.fromkeys(node.schema.get(keyword, ())))
+            if keyword in node.schema:
+                mentioned.update(dict.fromkeys(node.schema[keyword]))
     return {name: place for place, name in enumerate(mentioned) if name not in declared}
 
 
@@ -202,8 +212,6 @@ def innermost_first(root: Node) -> list[Node]:
 
 def _check_node(node: Node, budget: Budget) -> None:
     """Refuses what is wrong with one schema object."""
-    for keyword in REFERENCES:
-        _check_text(node, keyword)
     for keyword, value in node.schema.items():
         expected = EXPECTED.get(keyword)
         if expected is not None and not expected[0](value):
@@ -217,8 +225,10 @@ def _check_node(node: Node, budget: Budget) -> None:
 def _check_count(node: Node) -> None:
     """Unknown names may repeat, so one of them at most counts towards `minProperties`."""
     schema = node.schema
+    if "minProperties" not in schema:
+        return
     listed = {*schema.get("properties", ()), *schema.get("required", ())}
-    least = schema.get("minProperties", 0)
+    least = schema["minProperties"]
     if (
         max(1, len(listed) + 1) < least <= schema.get("maxProperties", least)
     ):  # otherwise there is no such object at all
@@ -240,12 +250,6 @@ def _check_patterns(node: Node, budget: Budget) -> None:
             error.pointer = node.pointer + place
             error.args = (error.describe(),)
             raise
-
-
-def _check_text(node: Node, keyword: str) -> None:
-    value = node.schema.get(keyword)
-    if value is not None and not isinstance(value, str):
-        raise InvalidConstraint(f"{keyword} must be a string, not {_short(value)}", pointer=f"{node.pointer}/{keyword}")
 
 
 def _short(value: Any) -> str:

@@ -66,6 +66,8 @@ class NormalForm:
     def alternatives(self, goal: Goal, kind: str) -> tuple[Shape, ...]:
         """Shapes whose union is the values of type `kind` that satisfy the goal; plainly empty ones are left out."""
         goal = goal.like
+        if kind not in goal.kinds:
+            return ()
         known = goal.alternatives.get(kind)
         if known is None:
             known = goal.alternatives[kind] = self._product(goal.formulas, kind, False)
@@ -83,7 +85,7 @@ class NormalForm:
         self.budget.check("looking for contradictions", depth=depth)
         outside, self._lowest = self._lowest, inf
         try:
-            found = any(self._has_value_of(goal, kind) for kind in TYPES)
+            found = any(self._has_value_of(goal, kind) for kind in goal.kinds)
         finally:
             del self._open[goal]
         if found or self._lowest >= depth:
@@ -141,6 +143,8 @@ class NormalForm:
         Args:
             annotated: the shapes say which items and properties were evaluated; they are disjoint where that differs.
         """
+        if kind not in formula.kinds:
+            return ()
         known = formula.expansions.get((kind, annotated))
         if known is None:
             begun = self._expanding.get((formula, kind))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from guided.json_schema.arrays import ArrayShape
 from guided.json_schema.completion import plainly_ends
+from guided.json_schema.layout import ObjectLayout
 from guided.json_schema.objects import ObjectShape
 from guided.json_schema.progress import ArrayProgress, ObjectProgress, reaches_end
 from guided.json_schema.unique import can_fill, values_of
@@ -31,11 +32,12 @@ def array_has_value(shape: ArrayShape, normal_form: NormalForm) -> bool:
 
 def object_has_value(shape: ObjectShape, normal_form: NormalForm) -> bool:
     """Can all required properties be written, and enough of them, and the clauses be met?"""
-    progress = ObjectProgress(shape, normal_form)
-    if not all(normal_form.satisfiable(progress.layout.goal(name)) for name in shape.required):
+    layout = ObjectLayout(shape, normal_form)
+    if not all(normal_form.satisfiable(layout.goal(name)) for name in shape.required):
         return False
-    if progress.is_plain or (not shape.clauses and shape.min_count <= len(shape.required)):
+    if not shape.clauses and shape.min_count <= len(shape.required):
         return True
+    progress = ObjectProgress(shape, normal_form)
     if plainly_ends(progress, progress.start, normal_form.satisfiable):
         return True
     return reaches_end(progress, progress.start, normal_form.satisfiable)
