@@ -105,6 +105,14 @@ class JsonStringEncoder(_RuleEncoder):
         self.unicode_escapes = unicode_escapes
         self._beyond_ascii: dict[tuple[str, CharSet], int] = {}  # (kind of encoding, characters) -> rule
 
+    def take_over(self, other: JsonStringEncoder, first: int) -> None:
+        """Has the rules of another encoder, whose network has been included: its rules count from `first` here."""
+        self._beyond_ascii |= {key: first + rule for key, rule in other._beyond_ascii.items()}
+        self._plans |= {
+            characters: (single, first + rule if rule >= 0 else -1)
+            for characters, (single, rule) in other._plans.items()
+        }
+
     def _plan(self, characters: CharSet) -> tuple[ByteSet, int]:
         single, short, wide, escaped = _spellings(characters, self.unicode_escapes)
         if not (wide or escaped or short):
@@ -158,6 +166,9 @@ _MUST_ESCAPE = CharSet.range(0, 0x1F) | CharSet.of('"\\')
 _ONLY_HEX = CharSet.range(0, 0x1F) - CharSet.of("\b\f\n\r\t")
 
 _WIDE = ANY - ASCII
+# Characters that encoders write in one way, and those that they may escape.
+SPELT_ONCE = byte_range(0x20, 0x7E) & ~byte_set(b'"\\/')
+SPELT_OTHERWISE = ANY - CharSet.of(*(chr(code) for code in range(0x20, 0x7F) if SPELT_ONCE >> code & 1))
 
 _CONTINUATION: list[ByteSet] = [1 << (0x80 + digit) for digit in range(64)]
 _HEX: list[ByteSet] = [byte_set({ord(f"{digit:x}"), ord(f"{digit:X}")}) for digit in range(16)]

@@ -213,6 +213,8 @@ class Network:
     def include(self, part: Network) -> int:
         """Copies a network without late rules into this one; returns the rule that is its root here."""
         assert part.is_complete
+        if not self.rule_start and not self.final:
+            return self._begin_with(part)
         states, rules = len(self.final), len(self.rule_start)
         table, reads, calls = part._table
         assert len(table) == part.num_edges, "a part is complete when it is first copied"
@@ -231,6 +233,15 @@ class Network:
         self.token_places |= part.token_places
         self.text_states.extend(state + states for state in part.text_states)
         return rules + part.root
+
+    def _begin_with(self, part: Network) -> int:
+        """`include` where there is nothing yet: all numbers stay the same."""
+        for name in ("first_edge", "final", "edges", "rule_start", "byte_sets", "text_states", "_byte_labels"):
+            setattr(self, name, getattr(part, name)[:])
+        self._byte_set_ids = part._byte_set_ids.copy()
+        self.special_tokens = {name: uses.copy() for name, uses in part.special_tokens.items()}
+        self.token_places = part.token_places.copy()
+        return part.root
 
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

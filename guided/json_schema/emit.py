@@ -12,7 +12,6 @@ from functools import partial
 from typing import Generic
 
 from guided.automaton.char_dfa import CharDfa
-from guided.automaton.encoding import JsonStringEncoder
 from guided.automaton.network import ByteSet, Network
 from guided.errors import LimitExceeded
 from guided.json_schema.arrays import ArrayShape
@@ -21,12 +20,11 @@ from guided.json_schema.emit_apart import Apart
 from guided.json_schema.emit_distinct import DistinctItems
 from guided.json_schema.emit_unique import UniqueItems
 from guided.json_schema.formulas import Goal
-from guided.json_schema.keywords import TYPES
 from guided.json_schema.layout import Cell
+from guided.json_schema.leaves import USUAL_NUMBERS, leaves
 from guided.json_schema.literals import Literals
 from guided.json_schema.normal_form import NormalForm
-from guided.json_schema.number_text import NumberText
-from guided.json_schema.numbers import ANY_NUMBER, INTEGER, NumberShape
+from guided.json_schema.numbers import NumberShape
 from guided.json_schema.objects import ObjectShape
 from guided.json_schema.progress import (
     ArrayProgress,
@@ -39,7 +37,6 @@ from guided.json_schema.progress import (
     reaches_end,
 )
 from guided.json_schema.reading import Shape
-from guided.json_schema.string_text import StringText
 from guided.json_schema.strings import StringShape
 from guided.json_schema.unique import has_few_sets
 from guided.json_schema.whitespace import LINE, Style, Whitespace
@@ -55,11 +52,9 @@ class Emitter:
         self.network = network
         self.normal_form = normal_form
         self.budget = normal_form.budget
+        self.strings, self.numbers = leaves(network, options.get("escapes") != "needed", normal_form.languages)
         self.whitespace = Whitespace(self.network, options, self.budget)
         self.any_order = options.get("property_order") == "any"
-        encoder = JsonStringEncoder(self.network, unicode_escapes=options.get("escapes") != "needed")
-        self.strings = StringText(self.network, encoder, normal_form.languages)
-        self.numbers = NumberText(self.network)
         self.apart = Apart(self)
         self.end = self.network.state(
             final=True
@@ -110,6 +105,8 @@ class Emitter:
             match shapes:
                 case (StringShape() as shape,):
                     known = self.strings.quoted(shape)
+                case (NumberShape() as shape,) if shape in USUAL_NUMBERS:
+                    known = self.numbers.rule(shape)
                 case _:
                     known = self.late(lambda: self._build_value(shapes, LINE), ahead=all(map(_is_quick, shapes)))
             self._leaves_of_shapes[shapes] = known
@@ -118,7 +115,7 @@ class Emitter:
     def shapes(self, goal: Goal) -> tuple[Shape, ...]:
         """Everything that a value may be."""
         alternatives, has_value = self.normal_form.alternatives, self.normal_form.has_value
-        return tuple(shape for kind in TYPES for shape in alternatives(goal, kind) if has_value(shape))
+        return tuple(shape for kind in goal.kinds for shape in alternatives(goal, kind) if has_value(shape))
 
     def _build_goal(self, goal: Goal, style: Style) -> int:
         return self._build_value(self.shapes(goal), style)
@@ -375,12 +372,19 @@ class _Properties(_Writer[ObjectState]):
     def __init__(self, emitter: Emitter, shape: ObjectShape) -> None:
         super().__init__(emitter)
         self.progress = ObjectProgress(shape, emitter.normal_form, emitter.any_order)
+        # What may come next is the first property that is left, or what may come after that was passed over.
+        self.is_chain = self.progress.is_plain and not emitter.any_order
         self._links: dict[ObjectState, tuple[list[Step[ObjectState]], ObjectState | None]] = {}
 
-    @property
-    def is_chain(self) -> bool:
-        """What may come next is the first property that is left, or what may come after that was passed over."""
-        return self.progress.is_plain and not self.emitter.any_order
+    def goes_on(self, state: ObjectState) -> bool:
+        if not self.is_chain:
+            return super().goes_on(state)
+        following: ObjectState | None = state
+        while following is not None:
+            steps, following = self.link(following)
+            if steps:
+                return True
+        return False
 
     def link(self, state: ObjectState) -> tuple[list[Step[ObjectState]], ObjectState | None]:
         """Of a chain: the live steps that pass over nothing, and the state after the first property is passed over."""
@@ -423,4 +427,4 @@ def _is_usual(style: Style) -> bool:
 
 def _is_quick(shape: Shape) -> bool:
     """Is a value that is no container laid out in no time?"""
-    return not isinstance(shape, NumberShape) or shape in (ANY_NUMBER, INTEGER)
+    return not isinstance(shape, NumberShape) or shape in USUAL_NUMBERS

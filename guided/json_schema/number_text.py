@@ -35,6 +35,10 @@ class NumberText:
         self.network = network
         self._rules: dict[NumberShape, int] = {}
 
+    def take_over(self, other: NumberText, first: int) -> None:
+        """Has the rules of other numbers, whose network has been included: its rules count from `first` here."""
+        self._rules |= {shape: first + rule for shape, rule in other._rules.items()}
+
     def rule(self, shape: NumberShape) -> int:
         """A rule that reads the numbers of the shape."""
         known = self._rules.get(shape)

@@ -10,17 +10,15 @@ import numpy as np
 
 from guided.automaton.char_dfa import CharDfa
 from guided.automaton.charset import CharSet
-from guided.automaton.encoding import JsonStringEncoder, embed_dfa
-from guided.automaton.network import BYTES, CALL, Network, byte_range, byte_set
+from guided.automaton.encoding import SPELT_ONCE, SPELT_OTHERWISE, JsonStringEncoder, embed_dfa
+from guided.automaton.network import BYTES, CALL, Network, byte_set
 from guided.json_schema.counted import CountedLanguage
 from guided.json_schema.languages import Languages
 from guided.json_schema.strings import StringShape
 from guided.limits import Budget
 
 _QUOTE = 1 << ord('"')
-_SPELT_ONCE = byte_range(0x20, 0x7E) & ~byte_set(b'"\\/')  # characters that encoders write in one way
-_PLAIN = frozenset(chr(code) for code in range(0x20, 0x7F) if _SPELT_ONCE >> code & 1)
-_SPELT_OTHERWISE = CharSet.any() - CharSet.of(*_PLAIN)
+_PLAIN = frozenset(chr(code) for code in range(0x20, 0x7F) if SPELT_ONCE >> code & 1)
 _CHUNK = 64  # characters of a counted string that are laid out at once
 _PLACES = 1024  # places of a language that are
 Plan = tuple[int, int]  # byte set of the characters that one byte writes, or -1; rule that reads the others, or -1
@@ -37,6 +35,12 @@ class StringText:
         self._rules: dict[Hashable, int] = {}
         self._counted: dict[tuple[int, int | None], int] = {}
         self._walks: dict[CountedLanguage, _Walk] = {}
+
+    def take_over(self, other: StringText, first: int) -> None:
+        """Has the rules of other strings, whose network has been included: its rules count from `first` here."""
+        self.encoder.take_over(other.encoder, first)
+        self._rules |= {key: first + rule for key, rule in other._rules.items()}
+        self._counted |= {key: first + rule for key, rule in other._counted.items()}
 
     def quoted(self, shape: StringShape) -> int:
         """A rule that reads a string of the shape, quotes included."""
@@ -70,11 +74,11 @@ class StringText:
 
     def character(self, source: int, characters: CharSet, target: int) -> None:
         """From source to target over one character of a set. Those that encoders write in one way are written in that way."""
-        once = characters - _SPELT_OTHERWISE
+        once = characters - SPELT_OTHERWISE
         if once:
             self.network.edge(source, byte_set(once), target)
         if len(once) < len(characters):
-            self.encoder.char(source, characters & _SPELT_OTHERWISE, target)
+            self.encoder.char(source, characters & SPELT_OTHERWISE, target)
 
     def word(self, text: str) -> int:
         """The states of one fixed string after its first quote; returns the first."""
@@ -316,8 +320,9 @@ class _AnyBut:
     def __init__(self, text: StringText, words: frozenset[str]) -> None:
         self.text = text
         self.words = words
-        self._following = following_characters(words)
+        self._following = {prefix: "".join(sorted(found)) for prefix, found in following_characters(words).items()}
         self._rules: dict[str, int] = {}  # prefix -> the rule that goes on after it
+        self._known_labels: dict[str, tuple[list[int], int]] = {}
 
     def start(self) -> int:
         """A rule that reads the whole string, but not the opening quote."""
@@ -332,26 +337,23 @@ class _AnyBut:
     def _build(self, first: str) -> int:
         """The states of a prefix and of those that begin with it, as many as are laid out at once; returns the first."""
         network, end = self.text.network, self.text.end
-        others, escapes = self.text.encoder.plan(_SPELT_OTHERWISE)
-        label = network.byte_set_id
-        quote = label(_QUOTE)
+        escapes = self.text.encoder.plan(SPELT_OTHERWISE)[1]
+        quote = network.byte_set_id(_QUOTE)
         inner: list[int] = []  # source, kind, label, target of edges among these states, counted from the first of them
         outer: list[int] = [0, CALL, self.text.counting(0, None), end]  # of edges that lead elsewhere
         free = 0  # the state where none of the words is left
         waiting, count = [(first, 1)], 2
         for prefix, source in waiting:  # grows as prefixes are found
-            following = sorted(self._following.get(prefix, ()))  # the same in every process
-            symbols = _SPELT_ONCE | others
-            for character in following:
-                bit = 1 << ord(character)
-                symbols ^= bit
-                inner += (source, BYTES, label(bit), count)
+            following = self._following.get(prefix, "")
+            labels, others = self._labels(following)
+            for character, label in zip(following, labels, strict=True):
+                inner += (source, BYTES, label, count)
                 if len(waiting) < _PLACES:
                     waiting.append((prefix + character, count))
                 else:
                     outer += (count, CALL, self._rule(prefix + character), end)
                 count += 1
-            inner += (source, BYTES, label(symbols), free, source, CALL, escapes, free)
+            inner += (source, BYTES, others, free, source, CALL, escapes, free)
             if prefix not in self.words:
                 outer += (source, BYTES, quote, end)
         base = len(network.final)
@@ -361,6 +363,15 @@ class _AnyBut:
         for _, source in waiting:
             network.reads_text(base + source)
         return base + 1
+
+    def _labels(self, characters: str) -> tuple[list[int], int]:
+        """The labels of edges over each of some characters, and over all others that one byte writes."""
+        known = self._known_labels.get(characters)
+        if known is None:
+            label, others = self.text.network.byte_set_id, SPELT_ONCE | self.text.encoder.plan(SPELT_OTHERWISE)[0]
+            bits = [1 << ord(character) for character in characters]
+            known = self._known_labels[characters] = [label(bit) for bit in bits], label(others & ~sum(bits))
+        return known
 
 
 def following_characters(words: frozenset[str]) -> dict[str, set[str]]:
