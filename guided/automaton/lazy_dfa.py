@@ -55,7 +55,7 @@ from guided.errors import LimitExceeded, Unsatisfiable
 from guided.limits import Budget
 
 _CLASS_CAPACITY = 32  # columns of delta to begin with
-_AHEAD = 20  # late rules built before the start: more of them make later states cheaper, and the first one dearer
+_AHEAD = 60  # late rules built before the start: more of them make later states cheaper, and the first one dearer
 
 
 class LazyDfa:

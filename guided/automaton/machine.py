@@ -90,7 +90,7 @@ def new_network(classes: int) -> NetworkArrays:
     )
 
 
-def new_machine(classes: int, configs: int = 2048, stacks: int = 1024, items: int = 8192, work: int = 512) -> Machine:
+def new_machine(classes: int, configs: int = 1024, stacks: int = 1024, items: int = 8192, work: int = 512) -> Machine:
     counts = np.zeros(NUM_COUNTS, np.int64)
     counts[STACKS] = FIRST_CELL
     return Machine(

@@ -195,8 +195,8 @@ def reach(network, machine, slices, steps, rows, slice_, state):
 
     The count is exact: no string of the profile with one character more survives, unless it is the slice's longest.
     """
-    if slice_ != QUOTED and _reads_text(network, machine, state):
-        return DONE, ENDLESS
+    if _reads_text(network, machine, state):
+        return DONE, MIXED if slice_ == QUOTED else ENDLESS
     longest = slices.longest[slice_]
     following = np.empty(FRONTIER, np.int32)
     for done in range(longest):

@@ -136,14 +136,15 @@ class RowTable:
             self.rows = self.rows._replace(visited=np.zeros(room, np.int64))
 
 
-def _new_rows(slices: Slices, rows: int = 64, dense: int = 8) -> Rows:
+def _new_rows(slices: Slices, rows: int = 256, dense: int = 32) -> Rows:
+    """Room for an everyday index: what is not written to costs nothing, and to make room costs as much as several masks."""
     words = slices.up_to.shape[2]
     return Rows(
         counts=np.zeros(6, np.int64),
         row_of=np.empty(0, np.int32),
         place=np.empty(rows, np.int64),
         dense=np.empty((dense, words), np.uint32),
-        lists=np.empty(4096, np.int32),
+        lists=np.empty(16384, np.int32),
         row_hash=np.empty(rows, np.uint64),
         table=np.full(4 * rows, -1, np.int32),
         notes=np.empty((0, NUM_SLICED + 1), np.int32),
