@@ -10,6 +10,7 @@ import json
 import logging
 import traceback
 from collections.abc import Mapping
+from dataclasses import fields
 from http import HTTPStatus
 from typing import Any
 
@@ -31,6 +32,7 @@ from server.validation import from_part_of_a_message, from_validation, from_vllm
 
 _LATE = "ValidatorIterator"  # pydantic's name of a list that is read when it is needed
 _IN_A_STREAM = b'data: {"error"'
+_OF_A_RESPONSE = b"event: error\ndata: "
 
 logger = logging.getLogger(__name__)
 
@@ -170,13 +172,12 @@ async def _send_error(start: Message, body: bytes, scope: Scope, send: Send) -> 
 
 async def _send_refused(start: Message, refused: RequestRefused, send: Send) -> None:
     """The refusal in place of the answer that `start` would begin, with its headers."""
-    content = json.dumps(refused.body()).encode()
-    replaced = (b"content-length", b"content-type")
+    answer = refused.response()
+    replaced = [name for name, _ in answer.raw_headers]
     headers = [(name, value) for name, value in start["headers"] if name.lower() not in replaced]
-    headers += [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     error_code.set(refused.code)
-    await send({**start, "status": refused.status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
+    await send({**start, "status": refused.status, "headers": [*headers, *answer.raw_headers]})
+    await send({"type": "http.response.body", "body": bytes(answer.body)})
 
 
 def _from_vllm(status: int, error: Mapping[str, Any]) -> RequestRefused:
@@ -202,15 +203,17 @@ def _events(body: bytes) -> bytes:
 
 
 def _error_in(body: bytes) -> RequestRefused | None:
-    """The error that vLLM says in the first event of `body`, if there is one."""
-    if not body.startswith(_IN_A_STREAM):
+    """The error in the first event of `body` that is not yet in the words of clients: vLLM's, or a refusal of ours with its status."""
+    if not body.startswith((_IN_A_STREAM, _OF_A_RESPONSE)):
         return None
-    event = body.partition(b"\n\n")[0]
     try:
-        error = json.loads(event.removeprefix(b"data: "))["error"]
+        said = json.loads(body.partition(b"\n\n")[0].partition(b"data: ")[2])
+        error = said if body.startswith(_OF_A_RESPONSE) else said["error"]
     except (ValueError, KeyError):
         return None
-    if not isinstance(error, Mapping) or isinstance(error.get("code"), str):
+    if isinstance(error, Mapping) and "status" in error:
+        return RequestRefused(**{one.name: error[one.name] for one in fields(RequestRefused)})
+    if body.startswith(_OF_A_RESPONSE) or not isinstance(error, Mapping) or isinstance(error.get("code"), str):
         return None
     return _from_vllm(error.get("code") or 500, error)
 

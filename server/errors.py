@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -38,6 +38,10 @@ class RequestRefused(Exception):
     def body(self) -> dict[str, Any]:
         kind = _KINDS.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    def event(self) -> str:
+        """The data of an event of a stream, with all attributes: `server.error_bodies` makes of it what clients get."""
+        return json.dumps({"error": asdict(self)})
 
     def response(self) -> Response:
         """The body in ASCII: a message that quotes the request may hold a lone surrogate, which UTF-8 cannot say."""

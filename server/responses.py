@@ -1,9 +1,9 @@
 """In: vLLM's serving object of /v1/responses; out: the same, which keeps what the other generating routes keep. Knows no constraint.
 
-It asks the engine only when its stream is read: the status is sent by then, and so are two events. It says "completed" of calls that
-were cut off, and gives out the raw JSON of those of custom tools. Of an assistant's message it reads the first part, and fails where that
-has no text. Of what it stores (VLLM_ENABLE_RESPONSES_API_STORE) `previous_response_id` brings back the messages without the calls, and
-anybody finds it who knows, or has chosen, an id.
+It asks the engine only when its stream is read: the status is sent by then, and so are two events; here these wait for what the engine
+says first. It says "completed" of calls that were cut off, and gives out the raw JSON of those of custom tools. Of an assistant's message
+it reads the first part, and fails where that has no text. Of what it stores (VLLM_ENABLE_RESPONSES_API_STORE) `previous_response_id`
+brings back the messages without the calls, and anybody finds it who knows, or has chosen, an id.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import UserDict
 from collections.abc import AsyncGenerator
+from dataclasses import asdict
 from typing import Any
 
 from openai.types.responses import ResponseErrorEvent, ResponseOutputMessage, ResponseOutputText, ResponseReasoningItem
@@ -27,9 +28,11 @@ from server.logs import caller_name
 from server.report import FIELD
 from server.tools.custom import cut_input
 from server.tools.serving import is_whole
+from server.validation import from_vllm_validation
 
 logger = logging.getLogger(__name__)
 
+_BEFORE_THE_ENGINE = 2  # events of a stream: response.created and response.in_progress
 _of_whole_call = utils.decode_custom_tool_input
 _STORES = ("response_store", "msg_store", "event_store", "background_tasks")  # of vLLM's object: id -> something
 
@@ -83,14 +86,22 @@ class Responses(BackgroundResponses):
                 _say_if_cut(event.item)
             yield event
 
-    async def responses_stream_generator(self, *args: Any, **options: Any) -> AsyncGenerator[Any, None]:
+    async def responses_stream_generator(
+        self, request: ResponsesRequest, *args: Any, **options: Any
+    ) -> AsyncGenerator[Any, None]:
         number = 0
+        held: list[Any] = []
+        waits = 0 if request.background else _BEFORE_THE_ENGINE
         try:
-            async for event in super().responses_stream_generator(*args, **options):
-                yield event
+            async for event in super().responses_stream_generator(request, *args, **options):
+                held.append(event)
                 number += 1
-        except Exception as error:  # noqa: BLE001 - the status is sent, and without an event the connection breaks off
-            yield _error_event(error, number)
+                while held and number > waits:
+                    yield held.pop(0)
+            for event in held:
+                yield event
+        except Exception as error:  # noqa: BLE001 - without an event the connection breaks off
+            yield _error_event(error, number, first=not request.background and number == len(held))
 
     def _convert_generation_error_to_streaming_response(self, error: GenerationError) -> str:
         """Raises it: what vLLM makes of it is none of its own events, and fails."""
@@ -105,16 +116,29 @@ class Responses(BackgroundResponses):
         return response
 
 
-def _error_event(error: Exception, number: int) -> ResponseErrorEvent:
-    """OpenAI's last event of a stream that fails. What an unexpected error says may quote a prompt, which is for nobody."""
-    message, code = "the server failed to answer; its log says why", "server_error"
-    if isinstance(error, (VLLMValidationError, RequestRefused)):
-        message, code = str(error.args[0]) if error.args else str(error), getattr(error, "code", "invalid_value")
-    elif isinstance(error, GenerationError):
-        message = str(error)
+def _error_event(error: Exception, number: int, *, first: bool) -> ResponseErrorEvent:
+    """OpenAI's last event of a stream that fails; where it is the `first` one too, `server.error_bodies` makes an answer of it."""
+    refused = _refusal(error, "internal_error" if first else "server_error")
+    event = ResponseErrorEvent(
+        type="error", code=refused.code, message=refused.message, param=refused.param, sequence_number=number
+    )
+    return event.model_copy(update=asdict(refused)) if first else event
+
+
+def _refusal(error: Exception, of_the_server: str) -> RequestRefused:
+    """What clients are told of an error. What an unexpected one says may quote a prompt, which is for nobody.
+
+    Args:
+        of_the_server: code of what is no fault of the request.
+    """
+    if isinstance(error, RequestRefused):
+        return error
+    if isinstance(error, VLLMValidationError):
+        return from_vllm_validation(error)
     logger.error("a stream of /v1/responses ends in an error: %s", type(error).__name__)
-    parameter = getattr(error, "parameter", None) or getattr(error, "param", None)
-    return ResponseErrorEvent(type="error", code=code, message=message, param=parameter, sequence_number=number)
+    if isinstance(error, GenerationError):
+        return RequestRefused(str(error), of_the_server, status=int(error.status_code))
+    return RequestRefused("the server failed to answer; its log says why", of_the_server, status=500)
 
 
 def input_of(arguments: str) -> str:

@@ -1,4 +1,5 @@
-"""In: vLLM's chat serving; out: the same, which says where an answer was cut off in the middle of a call. Knows no constraint.
+"""In: vLLM's serving of chat and completions; out: the same, which says where an answer was cut off in the middle of a call, and what
+was refused. Knows no constraint.
 
 vLLM says of such an answer that calls were made. Here the finish reason is the engine's: "length", or "stop" where a stop string cut
 the call, which is there as far as it came (`server.tools.parser`). And calls of custom tools are given back as OpenAI has them.
@@ -13,23 +14,39 @@ from typing import Any
 
 from pydantic import Field
 from starlette.datastructures import State
+from vllm.entrypoints.generate.base.serving import GenerateBaseServing
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse, ChatMessage
 from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 from vllm.outputs import RequestOutput
 
+from server.errors import RequestRefused
 from server.tools.custom import CustomCalls, stands_for_custom
 from server.tools.parser import may_call
 
 
 def serve_honestly(state: State) -> None:
-    """Changes the chat serving object that vLLM has put into the application's state; None is left alone."""
-    serving = getattr(state, "openai_serving_chat", None)
-    if serving is None:
-        return
-    serving.__class__ = HonestChat  # vLLM builds it deep inside; this is the same object with one method more
+    """Changes the serving objects that vLLM has put into the application's state; None is left alone."""
+    for name, kind in (("openai_serving_chat", HonestChat), ("openai_serving_completion", HonestCompletion)):
+        serving = getattr(state, name, None)
+        if serving is not None:
+            serving.__class__ = kind  # vLLM builds it deep inside; this is the same object with other methods
 
 
-class HonestChat(OpenAIServingChat):
+class _WithRefusals(GenerateBaseServing):
+    """Says in a stream what was refused, with its code; to vLLM a refusal of ours is a fault of the server."""
+
+    def create_streaming_error_response(self, message: str | Exception, *args: Any, **options: Any) -> str:
+        if isinstance(message, RequestRefused):
+            return message.event()
+        return super().create_streaming_error_response(message, *args, **options)
+
+
+class HonestCompletion(_WithRefusals, OpenAIServingCompletion):
+    pass
+
+
+class HonestChat(_WithRefusals, OpenAIServingChat):
     """Says what the engine says where that cut an answer off, whatever was called."""
 
     async def chat_completion_full_generator(

@@ -11,7 +11,10 @@ import openai
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from vllm.exceptions import GenerationError, VLLMValidationError
 
+from server import engine
+from server.errors import RequestRefused
 from tests.live_server import LiveServer
 
 GENERATING = ["/v1/chat/completions", "/v1/completions", "/v1/responses"]
@@ -109,6 +112,58 @@ def test_parts_of_a_type_that_is_none(gateway):
     error = error_of(post(gateway, "/v1/chat/completions", body))
     assert error["message"].startswith("messages: a part of the content must be of type 'text' or ")
     assert (error["code"], error["param"]) == ("invalid_value", "messages")
+
+
+REFUSALS = [
+    RequestRefused("4 wait; try again in 3 s", "overloaded", status=429, retry_seconds=3),
+    RequestRefused("no room", "no_room_for_index", status=503, retry_seconds=60),
+    RequestRefused("max_tokens is too small", "budget_too_small", "max_tokens"),
+    VLLMValidationError("too many states", parameter="guided_regex"),
+    GenerationError("it could not be completed"),
+]
+
+
+@pytest.mark.parametrize("path", GENERATING)
+@pytest.mark.parametrize("refused", REFUSALS, ids=["load", "room", "budget", "client", "engine"])
+def test_what_is_refused_after_the_route_began_is_the_same_with_stream(gateway, monkeypatch, path, refused):
+    """The engine's answers are looked at when the first of them is there, and what vLLM's streams make of an error is its own."""
+
+    async def verified(outputs, *args, **options):
+        async for _ in outputs:
+            raise refused
+        yield
+
+    monkeypatch.setattr(engine, "verified", verified)
+    asked = {"messages": [{"role": "user", "content": "x"}]} if "chat" in path else {"prompt": "x"}
+    body = {**(asked if "responses" not in path else {"input": "x"}), "guided_regex": "[ab]{4}"}
+    whole, stream = (post(gateway, path, {**body, "stream": stream}) for stream in (False, True))
+    assert error_of(stream, whole.status_code) == error_of(whole, whole.status_code)
+    assert stream.headers.get("retry-after") == whole.headers.get("retry-after")
+    if isinstance(refused, RequestRefused):
+        assert (stream.status_code, stream.json()) == (refused.status, refused.body())
+
+
+@pytest.mark.parametrize("path", GENERATING)
+def test_what_is_refused_in_the_middle_of_a_stream_is_an_event_with_its_code(gateway, monkeypatch, path):
+    async def verified(outputs, *args, **options):
+        number = 0
+        async for output in outputs:
+            if number == 2:
+                raise REFUSALS[0]
+            yield output
+            number += 1
+
+    monkeypatch.setattr(engine, "verified", verified)
+    asked = {"messages": [{"role": "user", "content": "x"}]} if "chat" in path else {"prompt": "x"}
+    body = {**(asked if "responses" not in path else {"input": "x"}), "guided_regex": "(ab){40}"}
+    if path == "/v1/completions":
+        body["max_tokens"] = 100
+    answer = post(gateway, path, {**body, "stream": True})
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    assert answer.status_code == 200
+    last = events[-1].get("error") or {name: events[-1][name] for name in ("code", "message", "param")}
+    assert {**REFUSALS[0].body()["error"], **last} == REFUSALS[0].body()["error"] and len(last) >= 3
+    assert "status" not in events[-1] and "retry_seconds" not in answer.text
 
 
 def test_one_model(gateway):

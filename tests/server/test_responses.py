@@ -241,20 +241,22 @@ def test_strict_tools_are_refused_where_the_models_own_calls_are_not_known(gatew
 def test_a_stream_that_fails_ends_with_an_event(monkeypatch, error, code, message):
     """As vLLM fails: what it makes of an engine's error is none of its own events."""
 
-    async def failing(self: Any) -> Any:
-        yield "first"
+    async def failing(self: Any, request: Any) -> Any:
+        for number in range(3):
+            yield number
         try:
             raise error
         except GenerationError as caught:
             yield self._convert_generation_error_to_streaming_response(caught)
 
     async def read() -> list[Any]:
-        return [event async for event in Responses.responses_stream_generator(object.__new__(Responses))]
+        request = SimpleNamespace(background=False)
+        return [event async for event in Responses.responses_stream_generator(object.__new__(Responses), request)]
 
     monkeypatch.setattr(OpenAIServingResponses, "responses_stream_generator", failing)
-    first, last = asyncio.run(read())
-    assert first == "first"
-    assert (last.type, last.code, last.message, last.sequence_number) == ("error", code, message, 1)
+    *before, last = asyncio.run(read())
+    assert before == [0, 1, 2]
+    assert (last.type, last.code, last.message, last.sequence_number) == ("error", code, message, 3)
 
 
 # --- whose answers are whose ------------------------------------------------------------------------------------------
