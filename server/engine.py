@@ -157,6 +157,16 @@ class GuidedEngine(AsyncLLM):
         if self.stall is not None and self.stall.hangs:
             raise EngineDeadError
 
+    async def scale_elastic_ep(self, new_data_parallel_size: int, drain_timeout: int = 300) -> None:
+        """Raises ValueError, a 400 of the route, where vLLM would fail at an assertion."""
+        parallel = self.vllm_config.parallel_config
+        fixed = not parallel.enable_elastic_ep or parallel.data_parallel_backend != "ray"
+        if fixed and new_data_parallel_size != parallel.data_parallel_size:
+            raise ValueError(
+                "the engine's size is fixed: it was started without --enable-elastic-ep --data-parallel-backend ray"
+            )
+        await super().scale_elastic_ep(new_data_parallel_size, drain_timeout)
+
     def _report_name(self, pending: Pending | HandedOver | None, params: SamplingParams) -> str | None:
         """Under which the worker is to report; None: it measures nothing."""
         if not isinstance(pending, Pending):

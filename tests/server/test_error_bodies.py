@@ -114,6 +114,12 @@ def test_parts_of_a_type_that_is_none(gateway):
     assert (error["code"], error["param"]) == ("invalid_value", "messages")
 
 
+def test_an_engine_whose_size_is_fixed_says_so(gateway):
+    error = error_of(post(gateway, "/scale_elastic_ep", {"new_data_parallel_size": 2}))
+    assert "--enable-elastic-ep" in error["message"]
+    assert post(gateway, "/scale_elastic_ep", {"new_data_parallel_size": 1}).status_code == 200, "as it is"
+
+
 REFUSALS = [
     RequestRefused("4 wait; try again in 3 s", "overloaded", status=429, retry_seconds=3),
     RequestRefused("no room", "no_room_for_index", status=503, retry_seconds=60),
