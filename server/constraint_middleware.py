@@ -48,6 +48,7 @@ from server.request_options import is_on
 from server.tools.constraint import joined
 from server.tools.conventions import JSON_CALLS, Convention
 from server.tools.request import ToolRequest, as_vllm_reads, read_tools
+from server.unconstrained_routes import refuse_dropped_elsewhere
 from server.vllm_backends import VllmBackends
 
 ENFORCING_PATHS = tuple(MODELS)
@@ -141,6 +142,7 @@ class ConstraintMiddleware:
         path = route_of(path, body) if self.generates else path
         if path not in ENFORCING_PATHS:
             refuse_any_constraint(body, path)
+            refuse_dropped_elsewhere(body, path)
             return _NOTHING
         tools, flat = None, path == RESPONSES
         if path in TOOL_PATHS:

@@ -23,15 +23,16 @@ READ_WITHIN = {  # field of a request -> what is read in it
 }
 
 
-def refuse_unread(value: Any, place: str, read: Collection[str]) -> None:
+def refuse_unread(value: Any, place: str, read: Collection[str], taken: Collection[str] = ()) -> None:
     """Raises RequestRefused for a name in `value` that is not one of `read`; what is null, or no object, passes.
 
     Args:
-        place: where the object is, as refusals name it ("tools.0.function").
+        place: where the object is, as refusals name it ("tools.0.function"); "": it is the request.
+        taken: names that pass too, and have no effect.
     """
     for name, said in value.items() if isinstance(value, Mapping) else ():
-        if name not in read and said is not None:
-            field = f"{place}.{name[:80]}"
+        if name not in read and name not in taken and said is not None:
+            field = f"{place}.{name[:80]}".lstrip(".")
             raise RequestRefused(
                 f"{field} is unknown, and would be ignored{did_you_mean(name, read)}", "unknown_parameter", field
             )

@@ -17,6 +17,7 @@ from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from guided.errors import json_type
 from server.errors import RequestRefused
 from server.inner_fields import refuse_unread_within
+from server.message_fields import refuse_unread_in_messages
 from server.near_names import did_you_mean
 from server.request_options import is_on
 from server.without_effect import WITHOUT_EFFECT
@@ -35,8 +36,6 @@ BUDGETS = {  # route -> the fields that limit the answer, the one that counts fi
     COMPLETIONS: ("max_tokens",),
     RESPONSES: ("max_output_tokens",),
 }
-
-_TEXTS = ("text", "input_text", "output_text")  # types of parts of a message
 
 INSTEAD = {  # field -> what to do instead of sending it
     "functions": "send tools",
@@ -103,7 +102,7 @@ def refuse_dropped_fields(body: Body, path: str, is_ours: Callable[[str], bool],
             raise _unknown(name, path, [*ours, *known])
     refuse_unread_within(body)
     if path == CHAT:
-        _refuse_parts_without_text(body.get("messages", []))
+        refuse_unread_in_messages(body.get("messages", []))
     text = body.get("text")
     if path == RESPONSES and isinstance(text, Mapping) and text.get("verbosity") not in (None, "medium"):
         raise RequestRefused(
@@ -139,19 +138,6 @@ def refuse_what_is_no_array(body: Body) -> None:
         if calls is not None and not isinstance(calls, list):
             place = f"messages#/{position}/tool_calls"
             raise RequestRefused(f"{place} must be an array, not {json_type(calls)}", "invalid_type", place)
-
-
-def _refuse_parts_without_text(messages: Iterable[Any]) -> None:
-    """vLLM leaves out a part of a message that is a text and has none: its text has another name."""
-    for number, message in enumerate(messages):
-        content = message.get("content") if isinstance(message, Mapping) else None
-        for position, part in enumerate(content if isinstance(content, list) else ()):
-            if not isinstance(part, Mapping) or part.get("type") not in _TEXTS or isinstance(part.get("text"), str):
-                continue
-            place = f"messages#/{number}/content/{position}/text"
-            if part.get("text") is None:
-                raise RequestRefused(f"{place} is missing", "missing_required_parameter", place)
-            raise RequestRefused(f"{place} must be a string, not {json_type(part['text'])}", "invalid_type", place)
 
 
 def _asks_for_nothing(name: str, value: Any, body: Body) -> bool:

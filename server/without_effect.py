@@ -1,4 +1,4 @@
-"""Fields of OpenAI's requests that say nothing about the answer (books, billing, caching, speed): every gateway takes them."""
+"""Fields of OpenAI's and Anthropic's requests that say nothing about the answer (books, billing, caching, speed): they are taken."""
 
 WITHOUT_EFFECT = frozenset(
     {
@@ -12,3 +12,21 @@ WITHOUT_EFFECT = frozenset(
         "user",
     }
 )
+
+WITHOUT_EFFECT_FOR_ANTHROPIC = WITHOUT_EFFECT | {
+    "cache_control",
+    "service_tier",
+    "speed",
+    "inference_geo",
+    "container",
+    "context_management",
+    "fallbacks",
+    "fallback_credit_token",
+    "billing_policy",
+    "diagnostics",
+    "user_profile_id",
+    "workspace_id",
+    "betas",  # headers, which some clients send in the body
+    "anthropic_beta",
+    "anthropic_version",
+}

@@ -19,6 +19,7 @@ from server.errors import RequestRefused, from_constraint_error
 from server.guided_fields import FIELDS, looks_guided
 from server.handover import FIELD as BACKEND
 from server.handover import named_backend
+from server.inner_fields import refuse_unread
 from server.request_body import parse_body
 from server.request_fields import refuse_beside_a_constraint_alone
 from server.thinking.serving import Thinking
@@ -66,10 +67,14 @@ async def plot_constraint(request: Request) -> Response:
 
 @router.post("/v1/guided/cache/flush")
 async def flush(request: Request) -> Response:
-    """Forgets the indexes of this model in every tier; how many each had, and what stays for the moment."""
+    """Forgets the indexes of this model in every tier; how many each had, and what stays for the moment. Reads no field."""
     service: CompileService = request.app.state.compile_service
     try:
+        if raw := await request.body():
+            refuse_unread(_parsed(raw), "", ())
         return JSONResponse({"removed": await service.flush(), "stays": _STAYS})
+    except RequestRefused as refused:
+        return refused.response()
     except Overloaded as error:
         return overloaded(error).response()
 

@@ -254,7 +254,7 @@ def test_routes_that_enforce_nothing_refuse_constraints(path):
     assert status == 400
     assert path in answer["error"]["message"]
     assert route.pending == "not called"
-    assert call(ConstraintMiddleware(route, FakeCompileService()), path, {"input": "hi"})[0] == 200
+    assert call(ConstraintMiddleware(route, FakeCompileService()), path, {"model": "m"})[0] == 200
 
 
 INVOCATIONS = "/invocations"

@@ -107,11 +107,66 @@ def test_parts_of_messages_without_a_text(gateway, parts, part, code):
     assert (error["code"], error["param"]) == (code, f"messages#/0/content/{len(parts)}/text")
 
 
-def test_parts_of_a_type_that_is_none(gateway):
-    body = {"messages": [{"role": "user", "content": [{"type": "txt", "text": "x"}]}], "max_tokens": 4}
-    error = error_of(post(gateway, "/v1/chat/completions", body))
-    assert error["message"].startswith("messages: a part of the content must be of type 'text' or ")
-    assert (error["code"], error["param"]) == ("invalid_value", "messages")
+@pytest.mark.parametrize("kind", ["txt", "file", 5, ["text"]])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+def test_parts_of_a_type_that_is_none(gateway, path, kind):
+    parts = [{"type": "text", "text": "x"}, {"type": kind, "text": "x"}]
+    error = error_of(post(gateway, path, {"messages": [{"role": "user", "content": parts}]}))
+    assert error["message"].startswith("messages#/0/content/1 must be of type text, ")
+    assert (error["code"], error["param"]) == ("invalid_value", "messages#/0/content/1")
+
+
+ANTHROPICS = ["/v1/messages", "/v1/messages/count_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "meant"),
+    [
+        ("/v1/messages", {"top_kk": 1}, "top_k"),
+        ("/v1/messages", {"n": 2}, None),
+        ("/v1/messages", {"seed": 1}, None),
+        ("/v1/messages", {"mcp_servers": []}, None),
+        ("/v1/messages/count_tokens", {"sytem": "x"}, "system"),
+        ("/tokenize", {"prompt": "x", "add_specil_tokens": False}, "add_special_tokens"),
+        ("/tokenize", {"messages": [{"role": "user", "content": "x"}], "prompt": "x"}, None),
+        ("/tokenize", {"messages": [{"role": "user", "content": "x"}], "add_generaton_prompt": 1}, "add_generation_prompt"),
+        ("/detokenize", {"tokens": [1], "skip_special_tokens": True}, None),
+        ("/v1/guided/cache/flush", {"tier": "memory"}, None),
+    ],
+)  # fmt: skip
+def test_names_that_nobody_knows_on_routes_without_constraints(gateway, path, body, meant):
+    name = list(body)[-1]
+    if path in ANTHROPICS:
+        body = {"model": gateway.model, "messages": [{"role": "user", "content": "x"}], "max_tokens": 2, **body}
+    error = error_of(post(gateway, path, body))
+    assert (error["code"], error["param"]) == ("unknown_parameter", name)
+    assert error["message"] == f"{name} is unknown, and would be ignored" + (
+        f"; did you mean {meant}?" if meant else ""
+    )
+
+
+@pytest.mark.parametrize("path", ANTHROPICS)
+def test_what_anthropics_clients_send_beside_a_request(gateway, path):
+    import anthropic
+
+    asked = {"model": gateway.model, "messages": [{"role": "user", "content": "x"}]}
+    beside = {
+        "service_tier": "auto",
+        "cache_control": {"type": "ephemeral"},
+        "context_management": {"edits": []},
+        "container": "c",
+        "speed": "standard",
+        "anthropic_version": "bedrock-2023-05-31",
+        "inference_geo": None,
+    }
+    with anthropic.Anthropic(base_url=gateway.url, api_key="none", max_retries=0) as client:
+        if path == ANTHROPICS[0]:
+            beside |= {"metadata": {"user_id": "u"}}
+            assert client.messages.create(**asked, max_tokens=2, extra_body=beside).usage.output_tokens == 2
+            assert client.beta.messages.create(**asked, max_tokens=2, betas=["some"]).usage.output_tokens == 2
+        else:
+            plain = client.messages.count_tokens(**asked).input_tokens
+            assert plain == client.messages.count_tokens(**asked, extra_body={**beside, "max_tokens": 2}).input_tokens
 
 
 def test_an_engine_whose_size_is_fixed_says_so(gateway):

@@ -122,8 +122,10 @@ def test_flush_and_metrics(client):
     client.post(COMPILE, json={"guided_choice": ["metric"]})
     assert metric('guided_cache_hits_total{tier="memory"}') > hits
     assert metric("guided_cache_entries") >= 1 and metric('guided_cache_bytes{tier="memory"}') > 0
+    assert client.post(FLUSH, json={"tier": "memory"}).json()["error"]["code"] == "unknown_parameter"
     removed = client.post(FLUSH).json()["removed"]
     assert removed["memory"] >= 1 and removed["disk"] >= 1
+    assert client.post(FLUSH, json={}).json()["removed"]["memory"] == 0
     assert metric("guided_cache_entries") == 0
     assert metric('guided_cache_bytes{tier="disk"}') == 0
     client.post(COMPILE, json={"guided_choice": ["metric"]})
