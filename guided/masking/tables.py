@@ -19,6 +19,7 @@ from guided.vocabulary import Vocabulary
 DELTA, CLASSES, STATES, DENSE, LISTS = range(5)  # columns of Tables.extents
 LONGEST_LIST = 128  # tokens of a row that is kept as a list, at most; see guided.index.kernels
 DEFAULT_BYTES = 512 << 20
+_SPARE = 8  # one part in so many of the pool is emptied beyond what is needed
 
 
 class ClosedIndex(Protocol):
@@ -129,21 +130,25 @@ class TablePool:
     # --- room ---------------------------------------------------------------------------------------------------------
 
     def _make_room(self, wanted_bytes: int) -> bool:
-        """Evicts what nobody uses until `wanted_bytes` fit; False, and nothing evicted, where they cannot."""
+        """Evicts what nobody uses until `wanted_bytes` fit; False, and nothing evicted, where they cannot.
+
+        Some more goes with it: whatever stays is moved, and a pool that is full would be moved for every new index.
+        """
         missing = self.used_bytes + wanted_bytes - self.capacity_bytes
-        victims = []
+        if missing <= 0:
+            return True
+        victims, freed = [], 0
         for resident in self._residents.values():
-            if missing <= 0:
+            if freed >= missing + self.capacity_bytes // _SPARE:
                 break
             if resident.users == 0:
                 victims.append(resident)
-                missing -= sum(resident.size[name] * _stride_bytes(getattr(self.tables, name)) for name in _ARENAS)
-        if missing > 0:
+                freed += sum(resident.size[name] * _stride_bytes(getattr(self.tables, name)) for name in _ARENAS)
+        if freed < missing:
             return False
-        if victims:
-            for resident in victims:
-                del self._residents[id(resident.index)], self._by_number[resident.number]
-            self._compact()
+        for resident in victims:
+            del self._residents[id(resident.index)], self._by_number[resident.number]
+        self._compact()
         return True
 
     def _compact(self) -> None:

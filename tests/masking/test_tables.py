@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 
 import pytest
@@ -54,6 +55,18 @@ def test_what_is_in_use_stays_and_the_oldest_of_the_others_goes(small, indexes):
     assert pool.acquire(indexes[3]) is None or indexes[1] not in pool
     assert indexes[2] in pool
     assert pool.used_bytes <= capacity
+
+
+def test_a_full_pool_is_not_moved_for_every_new_index(small, indexes, monkeypatch):
+    pool = TablePool(small, torch.device("cpu"), 24 * bytes_of(small, indexes[0]))
+    moves = []
+    compact = pool._compact
+    monkeypatch.setattr(pool, "_compact", lambda: (moves.append(pool.used_bytes), compact()))
+    others = [copy.copy(indexes[0]) for _ in range(72)]
+    for index in others:
+        pool.release(pool.acquire(index))
+    assert 1 <= len(moves) <= 48 / 3
+    assert others[-1] in pool and others[0] not in pool
 
 
 def test_masks_stay_right_while_the_pool_is_full(small, indexes):
