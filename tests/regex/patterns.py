@@ -1,6 +1,11 @@
 """Random patterns from a grammar of patterns, and texts that come close to matching them."""
 
+import signal
+
 import hypothesis.strategies as st
+from hypothesis import assume
+
+_PATIENCE_SECONDS = 2.0  # of processor time
 
 # Letters with a case, one without, a word character outside ASCII, what `\s` and `.` care about, and the special cases of case.
 ALPHABET = "aAbB_1 \n-éKkſsİiıß😀"
@@ -51,3 +56,27 @@ def _larger(inner):
 _FLAGS = st.sampled_from(["", "", "", "(?i)", "(?m)", "(?s)", "(?a)", "(?ai)", "(?im)", "(?x)"])
 PATTERNS = st.builds(lambda flags, body: flags + body, _FLAGS, st.recursive(_ATOMS, _larger, max_leaves=8))
 TEXTS = st.text(alphabet=st.sampled_from(ALPHABET), max_size=5)
+
+
+class _Forever(Exception):
+    pass
+
+
+def patient(match):
+    """A function of `re` that discards the example which would take it forever: it backtracks, and random patterns nest their stars."""
+
+    def give_up(_number, _frame):
+        raise _Forever
+
+    def says(*args):
+        before = signal.signal(signal.SIGVTALRM, give_up)  # the other alarm is that of the suite's own timeout
+        signal.setitimer(signal.ITIMER_VIRTUAL, _PATIENCE_SECONDS)
+        try:
+            return match(*args)
+        except _Forever:
+            assume(False)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, before)
+
+    return says

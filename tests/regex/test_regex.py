@@ -10,7 +10,7 @@ from guided.automaton.reference import ReferenceMachine
 from guided.errors import ConstraintError, InvalidConstraint, LimitExceeded, Unsatisfiable, UnsupportedKeyword
 from guided.limits import Budget, Limits
 from guided.regex import build_network, pattern_dfa, pattern_nfa
-from tests.regex.patterns import PATTERNS, TEXTS
+from tests.regex.patterns import PATTERNS, TEXTS, patient
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -28,7 +28,7 @@ def compiled(pattern):
 @settings(max_examples=200, deadline=None)
 @given(PATTERNS, st.lists(TEXTS, min_size=4, max_size=12))
 def test_matches_what_re_matches(pattern, texts):
-    matches = compiled(pattern).fullmatch
+    matches = patient(compiled(pattern).fullmatch)
     dfa = pattern_dfa(pattern)
     narrowed = NARROWED.search(pattern) is not None
     words = list(dfa.words(15)) if not dfa.is_empty() else []
@@ -45,7 +45,7 @@ def test_matches_what_re_matches(pattern, texts):
 @settings(max_examples=150, deadline=None)
 @given(PATTERNS, st.lists(TEXTS, min_size=4, max_size=8))
 def test_search_finds_what_re_finds(pattern, texts):
-    finds = compiled(pattern).search
+    finds = patient(compiled(pattern).search)
     dfa = pattern_dfa(pattern, search=True)
     for text in [*texts, ""]:
         if dfa.contains(text):
