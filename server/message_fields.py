@@ -21,6 +21,7 @@ NAMES = (  # of OpenAI's messages and vLLM's, by all roles; then what models' te
     *("tool", "tool_name", "annotations", "prefix", "partial", "author", "recipient", "channel", "content_type"),
 )  # fmt: skip
 _ALIKE = 0.8  # as difflib measures it: `contnt` is, `reasoning_signature` is not
+_MOST_NAMES = 256  # unknown ones of a request that are compared: a body has room for hundreds of thousands, and others wait meanwhile
 _SAY_SOMETHING = ("user", "system")  # roles of messages that are nothing without content
 _TYPES = tuple(MM_PARSER_MAP)  # of parts of a message
 _TEXTS = ("text", "input_text", "output_text")
@@ -28,11 +29,12 @@ _TEXTS = ("text", "input_text", "output_text")
 
 def refuse_unread_in_messages(messages: Iterable[Any]) -> None:
     """Raises RequestRefused for a misspelt name, for what has no content, and for a part that is of no type or has no text."""
+    compared: dict[str, str | None] = {}  # unknown name -> the one that is meant
     for number, message in enumerate(messages):
         if not isinstance(message, Mapping):
             continue  # vLLM's models refuse it
         place = f"messages#/{number}"
-        _refuse_misspelt(message, place)
+        _refuse_misspelt(message, place, compared)
         content = message.get("content")
         if content is None and message.get("role") in _SAY_SOMETHING:
             raise RequestRefused(f"{place}/content is missing", "missing_required_parameter", f"{place}/content")
@@ -41,11 +43,13 @@ def refuse_unread_in_messages(messages: Iterable[Any]) -> None:
                 _refuse_part(part, f"{place}/content/{position}")
 
 
-def _refuse_misspelt(message: Mapping[str, Any], place: str) -> None:
+def _refuse_misspelt(message: Mapping[str, Any], place: str, compared: dict[str, str | None]) -> None:
     for name, value in message.items():
         if name in NAMES or value is None:
             continue
-        meant = nearest(name, NAMES, _ALIKE)
+        if name not in compared and len(compared) < _MOST_NAMES:
+            compared[name] = nearest(name, NAMES, _ALIKE)
+        meant = compared.get(name)
         if meant is not None and message.get(meant) is None:
             field = f"{place}/{name}"
             raise RequestRefused(

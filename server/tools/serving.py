@@ -43,7 +43,7 @@ class _WithRefusals(GenerateBaseServing):
 
 
 class HonestCompletion(_WithRefusals, OpenAIServingCompletion):
-    pass
+    """Says in a stream what was refused."""
 
 
 class HonestChat(_WithRefusals, OpenAIServingChat):

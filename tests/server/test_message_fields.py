@@ -8,6 +8,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from vllm.renderers.chat_utils import ConversationMessage, CustomChatCompletionMessageParam
 
+from server import message_fields
 from server.errors import RequestRefused
 from server.message_fields import NAMES, refuse_unread_in_messages
 
@@ -71,3 +72,12 @@ def test_what_passes(message):
 def test_all_names_of_the_models_are_known():
     kinds = [*get_args(ChatCompletionMessageParam), CustomChatCompletionMessageParam, ConversationMessage]
     assert {name for kind in kinds for name in kind.__annotations__} <= set(NAMES)
+
+
+def test_so_many_unknown_names_are_compared_and_no_more(monkeypatch):
+    """Comparing takes time that all requests wait for, and a body has room for hundreds of thousands."""
+    compared = []
+    monkeypatch.setattr(message_fields, "nearest", lambda name, known, alike: compared.append(name))
+    said = {"role": "assistant", "content": "x"}
+    message_fields.refuse_unread_in_messages([said | {f"q{n}": 1, "same": 1} for n in range(2000)])
+    assert len(compared) == len(set(compared)) == message_fields._MOST_NAMES
