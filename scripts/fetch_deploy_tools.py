@@ -16,6 +16,7 @@ tests that need it then skip and say so.
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import shutil
@@ -108,11 +109,13 @@ def fetch_schemas(folder: Path) -> None:
 
 def fetch_system(package: str, timeout_s: float) -> None:
     install = ("apt-get", "install", "-y", "-qq", "--no-install-recommends", package)
-    try:
-        run(*install, timeout_s=timeout_s)
-    except subprocess.CalledProcessError:
-        run("apt-get", "update", "-qq", timeout_s=timeout_s)  # a new machine knows no packages yet
-        run(*install, timeout_s=timeout_s)
+    with (Path(tempfile.gettempdir()) / "guided-apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # CI fetches for two suites at once, and of two apt-get the second one fails
+        try:
+            run(*install, timeout_s=timeout_s)
+        except subprocess.CalledProcessError:
+            run("apt-get", "update", "-qq", timeout_s=timeout_s)  # a new machine knows no packages yet
+            run(*install, timeout_s=timeout_s)
 
 
 def fetch_once(folder: Path, fetch: Callable[[Path], None]) -> str | None:
